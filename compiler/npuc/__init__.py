@@ -1,0 +1,1 @@
+"""The compiler: graph text in, a blob of 64-byte descriptors out."""

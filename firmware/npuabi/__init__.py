@@ -1,0 +1,1 @@
+"""The contract between compiler and firmware: records, blob, targets, rounding, timing."""

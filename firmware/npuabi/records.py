@@ -1,0 +1,230 @@
+"""Every record of the ABI, each stated once.
+
+Container: FileHeader, SectionEntry. Descriptor table: TableHeader, TensorDescriptor, Toa. Beside
+it: OpParams (the head of a parameters tensor), Interface, SourceEntry, KnownAnswer.
+"""
+
+from __future__ import annotations
+
+from npuabi.enums import (
+    Direction,
+    DType,
+    Layout,
+    Mode,
+    Opcode,
+    Precision,
+    Rounding,
+    Section,
+    Space,
+    ToaFlag,
+    Unit,
+)
+from npuabi.wire import (
+    Record,
+    chars,
+    crc32,
+    enum8,
+    f32,
+    flags16,
+    i16,
+    i16s,
+    i32,
+    record,
+    reserved,
+    u8,
+    u8s,
+    u16,
+    u16s,
+    u32,
+    u32s,
+    u64,
+)
+
+__all__ = [
+    "NO_TENSOR",
+    "RECORDS",
+    "FileHeader",
+    "Interface",
+    "KnownAnswer",
+    "OpParams",
+    "SectionEntry",
+    "SourceEntry",
+    "TableHeader",
+    "TensorDescriptor",
+    "Toa",
+]
+
+NO_TENSOR = 0xFFFFFFFF
+"""The tensor index of an operand that a TOA does not have."""
+
+
+@record(size=64)
+class FileHeader(Record):
+    """First 64 bytes of a blob."""
+
+    magic: bytes = chars(8, "NPUBLOB then a line feed")
+    container_version: int = u16("version of this container; 1")
+    section_count: int = u16("entries in the section table that follows")
+    header_bytes: int = u32("bytes of this header: 64")
+    length: int = u64("bytes of the whole file")
+    pad: bytes = reserved(36)
+    crc: int = crc32("CRC-32 of bytes 0..59")
+
+
+@record(size=64)
+class SectionEntry(Record):
+    """One row of the section table: where a section lies and what its bytes sum to."""
+
+    kind: Section = enum8(Section, "what the section holds")
+    pad0: bytes = reserved(3)
+    alignment: int = u32("bytes that the offset is a multiple of")
+    offset: int = u64("first byte, from the start of the file")
+    length: int = u64("bytes of content; 0xFF padding follows to the next section or sector")
+    span: int = u64("bytes with the padding: the sections' spans tile the file")
+    payload_crc: int = u32("CRC-32 of the whole span")
+    pad1: bytes = reserved(24)
+    crc: int = crc32("CRC-32 of bytes 0..59")
+
+
+@record(size=128)
+class TableHeader(Record):
+    """Metadata header that leads each copy of the descriptor table."""
+
+    magic: bytes = chars(8, "NPUTABLE")
+    abi_major: int = u16("ABI major version; the firmware takes its own only")
+    abi_minor: int = u16("ABI minor version; the firmware takes its own and older")
+    valid: int = u32("0x600DF00D once the copy is complete")
+    schema_hash: int = u64("hash of all record layouts at that version")
+    target_hash: int = u64("hash of the target's parsed values")
+    target: bytes = chars(16, "name of the target")
+    generation: int = u32("counts updates; the newest copy that verifies is used")
+    tensor_count: int = u32("tensor descriptors that follow this header")
+    toa_count: int = u32("TOAs that follow the tensor descriptors")
+    features: int = u64("bits of optional features used; unknown bits are refused")
+    arena_bytes: int = u32("bytes of DDR arena that the program needs")
+    constant_bytes: int = u32("bytes of the constants section")
+    macs: int = u64("multiply-accumulates of one run")
+    cycles: int = u64("cycles of one run as the compiler's timing model has them")
+    rounding: Rounding = enum8(Rounding, "requantisation rounding of every TOA")
+    precision: Precision = enum8(Precision, "widest precision used")
+    pad: bytes = reserved(26)
+    table_crc: int = u32("CRC-32 of all records that follow")
+    crc: int = crc32("CRC-32 of bytes 0..123")
+
+
+@record(size=64)
+class TensorDescriptor(Record):
+    """One tensor, or one stripe of it, as a unit sees it: shape, dtype, layout, strides, place."""
+
+    base: int = u32("byte address of the first element, relative to its space")
+    dims: tuple[int, ...] = u32s(4, "logical extents N, C, H, W (O, I, KH, KW for weights)")
+    strides: tuple[int, ...] = u32s(4, "bytes from one step to the next in each dim (geometry.py)")
+    space: Space = enum8(Space, "memory that holds it")
+    dtype: DType = enum8(DType, "element type")
+    layout: Layout = enum8(Layout, "how the dims lie in memory")
+    alignment_log2: int = u8("the base is a multiple of 2 to this power")
+    bank: int = u8("first SRAM bank; 0 outside SRAM")
+    lane: int = u8("first channel's lane in its 16-channel brick")
+    zero_point: int = i16("quantised value of real zero")
+    scale: float = f32("real value of one step; 0 when not quantised")
+    symbol: int = u32("byte offset of the tensor's name in the symbols section")
+    extent: int = u32("bytes from the base to the end of the last element")
+    pad: bytes = reserved(4)
+    crc: int = crc32("CRC-32 of bytes 0..59")
+
+
+@record(size=64)
+class Toa(Record):
+    """Tensor operation atom: one op on one stripe of its output and one range of K."""
+
+    opcode: Opcode = enum8(Opcode, "what is done")
+    unit: Unit = enum8(Unit, "engine that does it")
+    precision: Precision = enum8(Precision, "precision register")
+    mode: Mode = enum8(Mode, "how the MAC array walks it")
+    flags: ToaFlag = flags16(ToaFlag, "clear, write, wide sums, residual; which waits count")
+    op: int = u16("index of the op it came from in the source map")
+    tensors: tuple[int, ...] = u32s(5, "input, weights, parameters, residual, output")
+    waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
+    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0")
+    stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
+    dilation: tuple[int, ...] = u8s(2, "rows, columns between taps")
+    pads: tuple[int, ...] = u8s(4, "rows and columns beyond the stripe: top, left, bottom, right")
+    groups: int = u16("1, or the channel count for depthwise; pools: 1 counts padded taps")
+    clamp: tuple[int, ...] = i16s(2, "smallest and largest output value")
+    setup_cycles: int = u8("cycles that the registers need before the clock: at least 2")
+    pad: bytes = reserved(3)
+    cycles: int = u32("modelled cycles when nothing else runs")
+    crc: int = crc32("CRC-32 of bytes 0..59")
+
+
+@record(size=64)
+class OpParams(Record):
+    """Head of a parameters tensor. Multipliers are Q31, or float32 bits when rounding is EVEN."""
+
+    input_zero_point: int = i32("zero point of the input")
+    residual_zero_point: int = i32("zero point of the residual or second input")
+    inner_zero_point: int = i32("zero point of a convolution's int8 result before the residual add")
+    output_zero_point: int = i32("zero point of the output")
+    input_multiplier: int = i32("rescales the input (add: first operand)")
+    input_shift: int = i32("its power of two; positive shifts left")
+    residual_multiplier: int = i32("rescales the second operand of an add")
+    residual_shift: int = i32("its power of two")
+    output_multiplier: int = i32("rescales an add's sum to the output")
+    output_shift: int = i32("its power of two")
+    inner_low: int = i32("smallest int8 result before the residual add")
+    inner_high: int = i32("largest int8 result before the residual add")
+    left_shift: int = i32("headroom of an add's operands in bits: 20 for int8")
+    input_scale: float = f32("real value of an input step; quantise: 0")
+    output_scale: float = f32("real value of an output step; dequantise: 0")
+    diff_min: int = i32("softmax: differences below this give zero")
+
+
+@record(size=64)
+class Interface(Record):
+    """One input or output of the network as the host sees it."""
+
+    direction: Direction = enum8(Direction, "who writes it")
+    rank: int = u8("dims in use, from the left of the shape below")
+    dtype: DType = enum8(DType, "element type the host gives or gets")
+    pad0: bytes = reserved(1)
+    tensor: int = u32("index of its tensor descriptor, in the arena")
+    symbol: int = u32("byte offset of its name in the symbols section")
+    shape: tuple[int, ...] = u32s(4, "the model's shape; unused dims are 1")
+    pad1: bytes = reserved(36)
+
+
+@record(size=32)
+class SourceEntry(Record):
+    """One op of the source: the TOAs' ``op`` field indexes these."""
+
+    symbol: int = u32("byte offset of the op's result name in the symbols section")
+    kind: int = u32("byte offset of the op's kind in the symbols section")
+    file: int = u32("byte offset of the source file's base name in the symbols section")
+    line: int = u32("line of the graph text, from 1")
+    column: int = u32("column, from 1")
+    macs: int = u64("multiply-accumulates of the op")
+    pad: bytes = reserved(4)
+
+
+@record(size=32)
+class KnownAnswer(Record):
+    """Known-answer test: generated inputs must give outputs of this CRC."""
+
+    seed: int = u64("seed of the documented generator; input i uses seed + i")
+    std: float = f32("standard deviation of generated float inputs")
+    output_crc: int = u32("CRC-32 over all outputs, in interface order, dense row-major")
+    pad: bytes = reserved(16)
+
+
+RECORDS: tuple[type[Record], ...] = (
+    FileHeader,
+    SectionEntry,
+    TableHeader,
+    TensorDescriptor,
+    Toa,
+    OpParams,
+    Interface,
+    SourceEntry,
+    KnownAnswer,
+)
+"""All of them, in the order of the ABI page; the schema hash covers this list."""
