@@ -174,4 +174,3 @@ class ToaFlag(IntFlag):
     WAIT_DMA_OUT = 1 << 5
     WAIT_MAC = 1 << 6
     WAIT_VECTOR = 1 << 7
-    RESIDUAL_FIRST = 1 << 8
