@@ -1,0 +1,341 @@
+"""Rounding rules of the ABI: from an accumulator and a real scale to a quantised value.
+
+Compiler reference and firmware kernels share this file and nothing else of arithmetic. Every
+function is exact: int64 in, int64 out, no libm, the same bits on every machine.
+
+Sources: design.md section 4; gemmlowp's ``fixedpoint.h`` (the names here are its names); the
+LiteRT 8-bit quantisation specification.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import Rounding
+from npuabi.errors import AbiError, ErrorCode
+
+__all__ = [
+    "ADD_LEFT_SHIFT",
+    "INT32_MAX",
+    "INT32_MIN",
+    "MAX_SHIFT",
+    "MIN_SHIFT",
+    "AddParameters",
+    "SoftmaxParameters",
+    "add_parameters",
+    "apply",
+    "exp_on_negative_values",
+    "float_bits",
+    "get_reciprocal",
+    "multiplier_of",
+    "one_over_one_plus_x",
+    "quantize_multiplier",
+    "requantise",
+    "requantise_even",
+    "rescale_to_q12",
+    "round_half_away",
+    "rounding_divide_by_pot",
+    "saturating_left_shift",
+    "scale_of",
+    "softmax_parameters",
+    "srdhm",
+]
+
+Ints = NDArray[np.int64]
+
+INT32_MAX = (1 << 31) - 1
+INT32_MIN = -(1 << 31)
+MIN_SHIFT, MAX_SHIFT = -31, 30
+"""Shifts that a Q31 multiplier may come with; positive shifts left."""
+ADD_LEFT_SHIFT = 20
+"""Headroom in bits of an int8 ADD's operands (LiteRT)."""
+
+_EVEN_MAX = 2.0**31 - 128
+_LOW_31 = INT32_MAX
+_SOFTMAX_INTEGER_BITS = 5
+_ACCUMULATION_INTEGER_BITS = 12
+
+
+# --- scales -----------------------------------------------------------------------------------
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """Return (Q31 multiplier, shift) with real = multiplier * 2^(shift - 31).
+
+    frexp, round to 31 bits half away from zero, halve when that gives 2^31. A shift below -31
+    makes both zero; one above 30 saturates. Raises ValueError for negative or non-finite scales.
+    """
+    if not (math.isfinite(real) and real >= 0):
+        raise ValueError(f"a scale is finite and not negative, got {real}")
+    fraction, shift = math.frexp(real)
+    q31 = math.floor(fraction * (1 << 31) + 0.5)
+    if q31 == 1 << 31:
+        q31, shift = q31 >> 1, shift + 1
+    if q31 == 0 or shift < MIN_SHIFT:
+        return 0, 0
+    return (q31, shift) if shift <= MAX_SHIFT else (INT32_MAX, MAX_SHIFT)
+
+
+def multiplier_of(real: float, rounding: Rounding) -> tuple[int, int]:
+    """Return the two ints that a parameters tensor holds for the scale *real*.
+
+    DOUBLE and SINGLE: Q31 multiplier and shift. EVEN: the bits of float32(real), and 0; the
+    caller computes *real* in float32 there, (x * w) / y.
+    """
+    if rounding is not Rounding.EVEN:
+        return quantize_multiplier(real)
+    if not (math.isfinite(real) and real >= 0):
+        raise ValueError(f"a scale is finite and not negative, got {real}")
+    return float_bits(real), 0
+
+
+def float_bits(real: float) -> int:
+    """Return the bits of float32(real) as a signed 32-bit int."""
+    return int(np.float32(real).view(np.int32))
+
+
+def scale_of(multiplier: Any) -> NDArray[np.float32]:
+    """Return the float32 scales whose bits are *multiplier* (rounding EVEN)."""
+    return np.asarray(multiplier, np.int64).astype(np.int32).view(np.float32)
+
+
+# --- requantisation ---------------------------------------------------------------------------
+
+
+def apply(acc: Any, multiplier: Any, shift: Any, rounding: Rounding, *, wide: bool = False) -> Ints:
+    """Return *acc* rescaled, without zero point or clamp.
+
+    *multiplier* and *shift* are what :func:`multiplier_of` gives, scalars or arrays that
+    broadcast. *wide* takes 64-bit sums (below 2^47) by the same rule in wider integers: DOUBLE
+    then does not saturate to int32. Raises AbiError (BAD_MULTIPLIER) when they are out of range.
+    """
+    if rounding is Rounding.EVEN:
+        return requantise_even(acc, scale_of(multiplier))
+    return requantise(acc, multiplier, shift, rounding, wide=wide)
+
+
+def requantise(
+    acc: Any, multiplier: Any, shift: Any, rounding: Rounding, *, wide: bool = False
+) -> Ints:
+    """Return *acc* * *multiplier* * 2^(*shift* - 31), rounded once (SINGLE) or twice (DOUBLE)."""
+    x, m = np.asarray(acc, np.int64), np.asarray(multiplier, np.int64)
+    s = np.asarray(shift, np.int64)
+    if s.size and (s.min() < MIN_SHIFT or s.max() > MAX_SHIFT):
+        detail = f"shifts are from {MIN_SHIFT} to {MAX_SHIFT}, got {s.min()} to {s.max()}"
+        raise AbiError(ErrorCode.BAD_MULTIPLIER, detail)
+    right = np.maximum(-s, 0)
+    if rounding is Rounding.SINGLE:
+        return _single(_shifted_left(x, s), m, right)
+    if wide:
+        return rounding_divide_by_pot(_wide_high_mul(_shifted_left(x, s), m), right)
+    return rounding_divide_by_pot(srdhm(saturating_left_shift(x, np.maximum(s, 0)), m), right)
+
+
+def requantise_even(acc: Any, scale: Any) -> Ints:
+    """Return rint(float32(acc) * float32(scale)), held within the int32 range.
+
+    Raises AbiError (BAD_MULTIPLIER) for a scale that is negative or not finite.
+    """
+    factor = np.asarray(scale, np.float32)
+    if not (np.isfinite(factor) & (factor >= 0)).all():
+        raise AbiError(ErrorCode.BAD_MULTIPLIER, "a float32 scale is negative or not finite")
+    with np.errstate(over="ignore"):
+        real = np.asarray(acc, np.int64).astype(np.float32) * factor
+    held = np.clip(np.rint(real), np.float32(INT32_MIN), np.float32(_EVEN_MAX))
+    return np.asarray(held, np.int64)
+
+
+def saturating_left_shift(x: Any, shift: Any) -> Ints:
+    """Return x * 2^shift, saturated to int32; *x* in int32, *shift* from 0 to 31."""
+    shifted = np.left_shift(np.asarray(x, np.int64), shift)
+    return np.asarray(np.clip(shifted, INT32_MIN, INT32_MAX))
+
+
+def srdhm(a: Any, b: Any) -> Ints:
+    """Return gemmlowp's SaturatingRoundingDoublingHighMul of int32 values, ties up.
+
+    Its nudge of 2^30 (or 1 - 2^30 and truncation for a negative product) is floor(ab / 2^31 + 1/2).
+    """
+    high = np.asarray(np.multiply(a, b, dtype=np.int64))
+    high += 1 << 30
+    high >>= 31
+    np.minimum(high, INT32_MAX, out=high)
+    return high
+
+
+def rounding_divide_by_pot(x: Any, exponent: Any) -> Ints:
+    """Return x / 2^exponent, half away from zero; *exponent* from 0 to 62."""
+    value, e = np.asarray(x, np.int64), np.asarray(exponent, np.int64)
+    half = np.left_shift(np.int64(1), e) >> 1
+    borrow = np.asarray((value >> 63) & -(e > 0).astype(np.int64))
+    borrow = np.asarray(borrow + value)
+    borrow += half
+    borrow >>= e
+    return borrow
+
+
+def _shifted_left(x: Ints, shift: Ints) -> Ints:
+    return np.asarray(x << np.maximum(shift, 0)) if shift.size and shift.max() > 0 else x
+
+
+def _wide_high_mul(x: Ints, m: Ints) -> Ints:
+    # x * m has up to 93 bits: x = high * 2^31 + low keeps each product below 2^63.
+    return np.asarray((x >> 31) * m + (((x & _LOW_31) * m + (1 << 30)) >> 31))
+
+
+def _single(x: Ints, m: Ints, right: Ints) -> Ints:
+    # (x * m + 2^(30 + right)) >> (31 + right): the half enters at bit 30 when right is 0, else
+    # after floor(x * m / 2^31), which nests exactly in the outer floor.
+    low = (x & _LOW_31) * m + ((right == 0).astype(np.int64) << 30)
+    floor = (x >> 31) * m + (low >> 31)
+    return np.asarray((floor + (np.left_shift(np.int64(1), right) >> 1)) >> right)
+
+
+@overload
+def round_half_away(x: float) -> int: ...
+@overload
+def round_half_away(x: NDArray[Any]) -> NDArray[Any]: ...
+def round_half_away(x: float | NDArray[Any]) -> int | NDArray[Any]:
+    """Return *x* rounded half away from zero: an int for a number, same dtype for an array.
+
+    A number must be finite. C's ``round``, without its libm.
+    """
+    whole = np.trunc(x)
+    rounded = whole + np.copysign(np.abs(x - whole) >= 0.5, x).astype(np.asarray(x).dtype)
+    return rounded if isinstance(x, np.ndarray) else int(rounded)
+
+
+# --- parameters of ADD and softmax ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddParameters:
+    """The multipliers of an ADD, named as in the OpParams record."""
+
+    left_shift: int
+    input_multiplier: int
+    input_shift: int
+    residual_multiplier: int
+    residual_shift: int
+    output_multiplier: int
+    output_shift: int
+
+
+def add_parameters(sa: float, sb: float, so: float, rounding: Rounding) -> AddParameters:
+    """Return the multipliers of an int8 ADD of scales *sa* + *sb* -> *so*.
+
+    DOUBLE, SINGLE: LiteRT's: both inputs over twice the larger scale, the sum back to *so*, with
+    20 bits of headroom. EVEN: float32 sa / so and sb / so, no headroom, output factor 1.
+    """
+    if rounding is Rounding.EVEN:
+        a, b = (multiplier_of(float(np.float32(s) / np.float32(so)), rounding) for s in (sa, sb))
+        left, output = 0, multiplier_of(1.0, rounding)
+    else:
+        twice = 2.0 * max(sa, sb)
+        a, b = quantize_multiplier(sa / twice), quantize_multiplier(sb / twice)
+        left, output = ADD_LEFT_SHIFT, quantize_multiplier(twice / ((1 << ADD_LEFT_SHIFT) * so))
+    return AddParameters(
+        left_shift=left,
+        input_multiplier=a[0],
+        input_shift=a[1],
+        residual_multiplier=b[0],
+        residual_shift=b[1],
+        output_multiplier=output[0],
+        output_shift=output[1],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftmaxParameters:
+    """How softmax scales differences from the maximum to Q5.26; named as in OpParams."""
+
+    input_multiplier: int
+    input_shift: int
+    diff_min: int
+
+
+def softmax_parameters(scale: float, rounding: Rounding) -> SoftmaxParameters:
+    """Return LiteRT's softmax parameters for an input of *scale*, beta 1.
+
+    Differences below ``diff_min`` give zero. EVEN has a float rule and uses none of them. Raises
+    ValueError when the scale is too small for Q5.26 (2^-26 or less).
+    """
+    if rounding is Rounding.EVEN:
+        return SoftmaxParameters(input_multiplier=0, input_shift=0, diff_min=-255)
+    fraction_bits = 31 - _SOFTMAX_INTEGER_BITS
+    top = (1 << (31 if rounding is Rounding.DOUBLE else 30)) - 1.0
+    real = min(scale * (1 << fraction_bits), top)
+    if not real > 1:
+        raise ValueError(f"the scale of a softmax input is above 2^-{fraction_bits}, got {scale}")
+    multiplier, shift = quantize_multiplier(real)
+    radius = ((1 << _SOFTMAX_INTEGER_BITS) - 1) * (1 << fraction_bits) >> shift
+    return SoftmaxParameters(input_multiplier=multiplier, input_shift=shift, diff_min=-radius)
+
+
+# --- gemmlowp's exponential and reciprocal ----------------------------------------------------
+
+_EXP_MINUS_ONE_EIGHTH, _ONE_THIRD = 1895147668, 715827883
+_EXP_STEPS = (
+    (24, 1672461947),
+    (25, 1302514674),
+    (26, 790015084),
+    (27, 290630308),
+    (28, 39332535),
+    (29, 720401),
+    (30, 242),
+)
+"""(bit of a Q5.26 magnitude, Q0.31 of exp(-2^(bit - 26)))."""
+_48_OVER_17, _MINUS_32_OVER_17 = 1515870810, -1010580540
+
+
+def exp_on_negative_values(a: Any) -> Ints:
+    """Return exp(a) in Q0.31 for *a* in Q5.26, from -32 to 0 (gemmlowp, same bits)."""
+    raw = np.asarray(a, np.int64)
+    quarter = 1 << 24
+    part = (raw & (quarter - 1)) - quarter
+    result = _exp_on_last_quarter(saturating_left_shift(part, _SOFTMAX_INTEGER_BITS))
+    remainder = part - raw
+    for bit, factor in _EXP_STEPS:
+        result = np.where(remainder & (1 << bit), srdhm(result, factor), result)
+    return np.where(raw == 0, INT32_MAX, result)
+
+
+def _exp_on_last_quarter(a: Ints) -> Ints:
+    # Taylor series around -1/8 for a in [-1/4, 0), Q0.31.
+    x = a + (1 << 28)
+    x2 = srdhm(x, x)
+    x3 = srdhm(x2, x)
+    x4_over_4 = rounding_divide_by_pot(srdhm(x2, x2), 2)
+    series = rounding_divide_by_pot(srdhm(x4_over_4 + x3, _ONE_THIRD) + x2, 1)
+    return _EXP_MINUS_ONE_EIGHTH + srdhm(_EXP_MINUS_ONE_EIGHTH, x + series)
+
+
+def rescale_to_q12(x: Any) -> Ints:
+    """Return a Q0.31 value in Q12.19, the format in which softmax sums."""
+    return rounding_divide_by_pot(x, _ACCUMULATION_INTEGER_BITS)
+
+
+def one_over_one_plus_x(a: Any) -> Ints:
+    """Return 1 / (1 + a) in Q0.31 for *a* in Q0.31, from 0 to 1 (gemmlowp, same bits)."""
+    # Half of (a + 1), rounded half away from zero; then three Newton-Raphson steps in Q2.29.
+    half = (np.asarray(a, np.int64) + INT32_MAX + 1) >> 1
+    x = _48_OVER_17 + srdhm(half, _MINUS_32_OVER_17)
+    for _ in range(3):
+        rest = (1 << 29) - srdhm(half, x)
+        x = x + saturating_left_shift(srdhm(x, rest), 2)
+    return saturating_left_shift(x, 1)
+
+
+def get_reciprocal(x: Any, integer_bits: int = _ACCUMULATION_INTEGER_BITS) -> tuple[Ints, Ints]:
+    """Return (Q0.31 reciprocal, bits over unit) of *x* > 0 with *integer_bits* integer bits.
+
+    1 / x = reciprocal * 2^-bits (LiteRT's GetReciprocal, same bits).
+    """
+    raw = np.asarray(x, np.int64)
+    headroom = 32 - np.frexp(raw.astype(np.float64))[1].astype(np.int64)
+    return one_over_one_plus_x((raw << headroom) - (1 << 31)), integer_bits - headroom

@@ -1,0 +1,54 @@
+"""The documented random generator: the same numbers on every machine and every numpy.
+
+Recipe, for a C program:
+
+1. Seed PCG64 (the 128-bit XSL-RR permuted congruential generator) from numpy's
+   ``SeedSequence(seed)``, as ``numpy.random.PCG64(seed)`` does; ``SeedSequence`` is a documented
+   hash of the seed's 32-bit words and needs no numpy to write.
+2. Take one raw 64-bit word a sample, in order.
+3. Sum its four 16-bit fields and subtract 4 * 32767.5 = 131070: about normal, symmetric.
+4. A field is uniform on 0..65535 with variance (2^32 - 1) / 12, so the sum has variance
+   (2^32 - 1) / 3. In float64: ``mean + centred * (std / sqrt((2^32 - 1) / 3))``, one division,
+   one multiplication, one addition, not fused.
+5. Round once to float32.
+
+No libm function is used but sqrt, which IEEE 754 rounds correctly.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import DType
+
+__all__ = ["codes", "samples"]
+
+_CENTRE = 131070
+_DEVIATION = math.sqrt(((1 << 32) - 1) / 3)
+_FLOATS = (DType.F16, DType.F32)
+
+
+def samples(seed: int, count: int, *, mean: float = 0.0, std: float = 1.0) -> NDArray[np.float32]:
+    """Return *count* float32 samples around *mean*; none lies beyond 3.47 *std*."""
+    words = _words(seed, count)
+    total = sum((words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4))
+    centred = np.asarray(total, np.uint64).astype(np.int64) - _CENTRE
+    return (mean + centred.astype(np.float64) * (std / _DEVIATION)).astype(np.float32)
+
+
+def codes(seed: int, count: int, dtype: DType) -> NDArray[np.signedinteger | np.unsignedinteger]:
+    """Return *count* integers of *dtype*, uniform over its range: the raw words' low bits.
+
+    Raises ValueError for a float type.
+    """
+    if dtype in _FLOATS:
+        raise ValueError(f"codes are integers, got {dtype.text}")
+    width = np.dtype(f"<u{dtype.size}")
+    return _words(seed, count).astype(width).view(dtype.numpy)
+
+
+def _words(seed: int, count: int) -> NDArray[np.uint64]:
+    return np.random.PCG64(seed).random_raw(count).astype(np.uint64)
