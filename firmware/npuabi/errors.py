@@ -21,27 +21,6 @@ class ErrorCode(IntEnum):
     SHORT_RECORD = 0x01
     RECORD_CRC = 0x02
     BAD_FIELD = 0x03
-    TENSOR_DIMS = 0x30
-    TENSOR_STRIDES = 0x31
-    TENSOR_PLACE = 0x32
-    TENSOR_ALIGNMENT = 0x33
-    TENSOR_BANK = 0x34
-    TOA_OPERANDS = 0x35
-    TOA_UNIT = 0x36
-    TOA_WAITS = 0x37
-    TOA_GEOMETRY = 0x38
-    TOA_SUMS = 0x39
-    TOA_PARAMETERS = 0x3A
-    ARENA_SIZE = 0x3B
-    RING_ORDER = 0x3C
-    INTERFACE_TENSOR = 0x3D
-    SYMBOL = 0x3E
-    HOST_NAME = 0x40
-    HOST_DTYPE = 0x41
-    HOST_SHAPE = 0x42
-    HOST_VALUE = 0x43
-    HOST_FILE = 0x44
-    KNOWN_ANSWER = 0x45
 
     BAD_MAGIC = 0x10
     BAD_CONTAINER_VERSION = 0x11
@@ -66,6 +45,7 @@ class ErrorCode(IntEnum):
     TARGET_NAME = 0x23
     TARGET_HASH = 0x24
     UNKNOWN_FEATURE = 0x25
+    OUT_OF_DDR = 0x26
 
     BAD_MULTIPLIER = 0x30
     BAD_DIMS = 0x31
@@ -91,6 +71,7 @@ class ErrorCode(IntEnum):
     INPUT_NOT_FINITE = 0x44
     INPUT_BATCH = 0x45
     KNOWN_ANSWER = 0x46
+    INPUT_FILE = 0x47
 
     @property
     def text(self) -> str:
@@ -136,6 +117,7 @@ _TEXTS: dict[ErrorCode, tuple[str, str]] = {
         "compile with the target file that the firmware runs",
     ),
     ErrorCode.UNKNOWN_FEATURE: ("a feature that this firmware lacks", "update the firmware"),
+    ErrorCode.OUT_OF_DDR: ("the arena is larger than DDR", "compile for a target with more DDR"),
     ErrorCode.BAD_MULTIPLIER: ("a multiplier, shift or scale is out of range", _REPORT),
     ErrorCode.BAD_DIMS: ("dims are zero or do not agree between the operands", _REPORT),
     ErrorCode.BAD_STRIDES: ("strides overlap or do not fit the element size", _REPORT),
@@ -165,63 +147,7 @@ _TEXTS: dict[ErrorCode, tuple[str, str]] = {
         "give a multiple, the same for every input",
     ),
     ErrorCode.KNOWN_ANSWER: ("the known-answer test gave other bits", "do not use this core"),
-    ErrorCode.TENSOR_DIMS: (
-        "a tensor descriptor's dims, lane or quantisation cannot be",
-        "compile again",
-    ),
-    ErrorCode.TENSOR_STRIDES: (
-        "a tensor descriptor's strides break a rule of its layout",
-        "compile again",
-    ),
-    ErrorCode.TENSOR_PLACE: (
-        "a tensor does not lie inside its memory",
-        "compile again for this target",
-    ),
-    ErrorCode.TENSOR_ALIGNMENT: (
-        "a tensor's address is not aligned as it must be",
-        "compile again for this target",
-    ),
-    ErrorCode.TENSOR_BANK: (
-        "a tensor's bank field is not the bank of its address",
-        "compile again for this target",
-    ),
-    ErrorCode.TOA_OPERANDS: (
-        "a TOA lacks an operand, has one too many, or one in the wrong memory",
-        "compile again",
-    ),
-    ErrorCode.TOA_UNIT: (
-        "a TOA names a unit, mode or precision that cannot run it",
-        "compile again for this target",
-    ),
-    ErrorCode.TOA_WAITS: ("a TOA waits for work that does not come before it", "compile again"),
-    ErrorCode.TOA_GEOMETRY: ("a TOA's tensors do not fit together", "compile again"),
-    ErrorCode.TOA_SUMS: ("a convolution's ranges of K do not form whole sums", "compile again"),
-    ErrorCode.TOA_PARAMETERS: ("a parameters tensor holds values out of range", "compile again"),
-    ErrorCode.ARENA_SIZE: (
-        "the arena does not fit the target's DDR",
-        "compile for a target with more DDR",
-    ),
-    ErrorCode.RING_ORDER: ("the ring is not an order of all TOAs", "compile again"),
-    ErrorCode.INTERFACE_TENSOR: (
-        "an input or output of the network breaks a rule",
-        "compile again for this target",
-    ),
-    ErrorCode.SYMBOL: ("a name lies outside the symbols section", "compile again"),
-    ErrorCode.HOST_NAME: (
-        "the host's arrays are not the network's inputs",
-        "name one array per input",
-    ),
-    ErrorCode.HOST_DTYPE: ("a host array has another element type", "convert the array first"),
-    ErrorCode.HOST_SHAPE: ("a host array has another shape", "reshape the array first"),
-    ErrorCode.HOST_VALUE: ("a host array holds NaN", "clean the data first"),
-    ErrorCode.HOST_FILE: (
-        "a file from the host cannot be read",
-        "check the path and the file's kind",
-    ),
-    ErrorCode.KNOWN_ANSWER: (
-        "the known-answer test gives other bits",
-        "report it: firmware and compiler disagree",
-    ),
+    ErrorCode.INPUT_FILE: ("a file of arrays cannot be used", "give an npy or npz without pickle"),
 }
 
 
