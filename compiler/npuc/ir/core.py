@@ -194,6 +194,10 @@ class Op:
         """
         raise NotImplementedError(self.NAME)
 
+    def lower(self, builder: Any) -> None:
+        """Append this quantised op's tasks to an ``npuc.npu.builder.Builder``."""
+        raise NotImplementedError(self.NAME)
+
     @classmethod
     def examples(cls) -> Iterator[Self]:
         """Yield small float instances; the generic tests run every one."""
@@ -331,6 +335,13 @@ class Graph:
         """Use *new* wherever *old* was used, the graph's outputs included."""
         old.replace_uses(new)
         self.outputs = [new if v is old else v for v in self.outputs]
+
+    def take(self, other: Graph) -> None:
+        """Become *other*: its arguments, ops and outputs replace this graph's."""
+        self.arguments, self.outputs = other.arguments, other.outputs
+        self._first, self._last = other._first, other._last
+        for op in self.ops:
+            op.graph = self
 
     def is_output(self, value: Value) -> bool:
         """Return whether the graph returns *value*."""

@@ -1,0 +1,141 @@
+"""Builds the L3 graph: what an op's ``lower`` method is given.
+
+Each L2 value gets one buffer (or a view into another's). Whole-op tasks are appended in order;
+tiling comes later. Device tensors have rank 4: see :func:`device_dims`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import DType, Layout, Rounding, Space
+from npuabi.geometry import dense_strides
+from npuabi.records import OpParams
+from npuabi.target import Target
+from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.types import Buffer, Place, TensorType
+from npuc.npu.pack import params_head
+from npuc.npu.regions import Box, slice_buffer
+from npuc.npu.tasks import BufferOp, Constant, Task
+from npuc.ops.const import Const, Dense
+
+__all__ = ["Builder", "bytes_type", "device_dims", "device_type", "op_params"]
+
+
+def device_dims(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Return N, C, H, W of a tensor of rank at most 4: (C), (N, C), (N, C, W) or as it is."""
+    if len(shape) == 3:
+        return shape[0], shape[1], 1, shape[2]
+    if len(shape) == 1:
+        return 1, shape[0], 1, 1
+    n, c, h, w = (*shape, 1, 1, 1, 1)[:4]
+    return n, c, h, w
+
+
+def device_type(tensor: TensorType, space: Space, *, row_pitch: int) -> Buffer:
+    """Return the buffer that holds *tensor*; plain tensors of rank 2 keep their channels dense."""
+    layout = tensor.layout or Layout.NCHW16C
+    if layout is Layout.NCHW and tensor.rank <= 2:
+        layout = Layout.NHWC
+    dims = device_dims(tensor.dims)
+    strides = dense_strides(dims, tensor.dtype, layout, row_pitch=row_pitch)
+    return Buffer(replace(tensor, shape=dims, layout=layout), strides, Place(space))
+
+
+def bytes_type(size: int, space: Space) -> Buffer:
+    """Return a buffer of *size* raw bytes."""
+    dims = (1, 1, 1, size)
+    tensor = TensorType(dims, DType.U8, layout=Layout.NCHW)
+    return Buffer(tensor, dense_strides(dims, DType.U8, Layout.NCHW), Place(space))
+
+
+def op_params(**fields: Any) -> OpParams:
+    """Return OpParams with the given fields, the others zero (output and inner clamps open)."""
+    zero = {n: 0.0 if w.ctype == "float" else 0 for n, w in OpParams.FIELDS.items()}
+    return OpParams(**{**zero, "inner_low": -128, "inner_high": 127, **fields})
+
+
+class Builder:
+    """Appends buffers, constants and tasks to an L3 graph."""
+
+    def __init__(self, graph: Graph, target: Target, rounding: Rounding) -> None:
+        self.graph = graph
+        self.target = target
+        self.rounding = rounding
+        self._buffers: dict[Value, Value] = {}
+
+    def read(self, value: Value) -> Value:
+        """Return the buffer of an L2 value; a constant is packed on first use."""
+        if value not in self._buffers and isinstance(value.owner, Const):
+            self._buffers[value] = self._constant_tensor(value)
+        return self._buffers[value]
+
+    def make(self, value: Value, *, role: str = "activation") -> Value:
+        """Reserve a buffer for an L2 value; inputs and outputs lie in the arena."""
+        space = Space.SRAM if role == "activation" else Space.ARENA
+        buffer = device_type(value.tensor, space, row_pitch=self.target.row_pitch)
+        made = BufferOp([], {"role": role}, result_types=[buffer], names=[value.name])
+        return self.alias(value, self.graph.append(made).result)
+
+    def alias(self, value: Value, buffer: Value) -> Value:
+        """Let *buffer* stand for an L2 value."""
+        self._buffers[value] = buffer
+        return buffer
+
+    def result(self, op: Op) -> Value:
+        """Return the buffer that the op's only result is written to, made on first use."""
+        return self._buffers.get(op.result) or self.make(op.result)
+
+    def slice(self, buffer: Value, box: Box) -> Value:
+        """Return a view of *box*."""
+        return slice_buffer(self.graph, buffer, box, before=None)
+
+    def constant(self, data: NDArray[np.uint8], buffer: Buffer | None = None) -> Value:
+        """Put bytes into the constants section, seen as *buffer* (raw bytes by default)."""
+        raw = TensorType((1, 1, 1, data.size), DType.U8)
+        const = self.graph.append(Const(Dense(data.reshape(1, 1, 1, -1)), raw))
+        seen = buffer or bytes_type(data.size, Space.CONSTANTS)
+        return self.graph.append(Constant([const.result], result_types=[seen])).result
+
+    def params(self, params: OpParams, tail: NDArray[np.uint8] | None = None) -> Value:
+        """Put a parameters tensor into the constants section: its head, then *tail*."""
+        data = params_head(params)
+        if tail is not None:
+            data = np.concatenate([data, tail])
+        dims = (1, 1, 1, data.size // 4)
+        tensor = TensorType(dims, DType.I32, layout=Layout.NCHW)
+        strides = dense_strides(dims, DType.I32, Layout.NCHW)
+        return self.constant(data, Buffer(tensor, strides, Place(Space.CONSTANTS)))
+
+    def weights(self, data: NDArray[np.uint8], shape: tuple[int, ...], layout: Layout) -> Value:
+        """Put packed int8 weights of logical *shape* into the constants section."""
+        dims = device_dims(shape)
+        tensor = TensorType(dims, DType.I8, layout=layout)
+        strides = dense_strides(dims, DType.I8, layout)
+        return self.constant(data, Buffer(tensor, strides, Place(Space.CONSTANTS)))
+
+    def task(self, kind: type[Task], op: Op, operands: list[Value], **attributes: Any) -> Task:
+        """Append the whole-op task that *op* becomes."""
+        named = {"name": op.results[0].name, "kind": op.NAME, **attributes}
+        return self.graph.append(kind(operands, named, location=op.location))
+
+    def _constant_tensor(self, value: Value) -> Value:
+        owner = value.owner
+        if not isinstance(owner, Const):
+            raise TypeError(f"%{value.name} is no constant")
+        tensor = replace(value.tensor, layout=Layout.NCHW16C)
+        buffer = device_type(tensor, Space.CONSTANTS, row_pitch=self.target.row_pitch)
+        return self.constant(_bricks(owner.value().reshape(buffer.tensor.dims)), buffer)
+
+
+def _bricks(array: Array) -> NDArray[np.uint8]:
+    """Return an int8 NCHW array as the bytes of nchw16c."""
+    n, c, h, w = array.shape
+    groups = -(-c // 16)
+    padded = np.pad(array, ((0, 0), (0, groups * 16 - c), (0, 0), (0, 0)))
+    bricks = padded.reshape(n, groups, 16, h, w).transpose(0, 1, 3, 4, 2)
+    return np.ascontiguousarray(bricks).view(np.uint8).ravel()

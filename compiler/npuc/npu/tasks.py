@@ -1,0 +1,237 @@
+"""The npu ops: one class a hardware opcode, in destination-passing form.
+
+A task reads and writes buffers and has no results. Before tiling it stands for a whole op, after
+it for one TOA. Its attributes are the TOA's micro-op words under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from npuabi.enums import Mode, Opcode, Unit
+from npuc.ir.core import AttrField, AttrKind, Op, OperandField, Value, attr, op, operand
+from npuc.ir.types import Buffer, Type
+
+__all__ = [
+    "Add",
+    "AvgPool",
+    "BufferOp",
+    "Constant",
+    "Conv",
+    "Copy",
+    "Depthwise",
+    "Dequantize",
+    "DmaIn",
+    "DmaOut",
+    "GlobalAvgPool",
+    "MaxPool",
+    "Quantize",
+    "Rescale",
+    "Softmax",
+    "Task",
+    "View",
+    "buffer_type",
+]
+
+
+def buffer_type(value: Value) -> Buffer:
+    """Return the buffer type of an L3 value."""
+    if not isinstance(value.type, Buffer):
+        raise TypeError(f"%{value.name} is no buffer: {value.type}")
+    return value.type
+
+
+class _Memory(Op):
+    """An op that yields one buffer, whose type is stated and not inferred."""
+
+    def infer(self) -> Sequence[Type]:
+        return [v.type for v in self.results]
+
+
+@op("npu.buffer")
+class BufferOp(_Memory):
+    """Reserve memory for one tensor."""
+
+    role: str = attr(
+        "input, output, activation or slot; names who fills it",
+        AttrKind.STRING,
+        default="activation",
+    )
+
+
+@op("npu.constant")
+class Constant(_Memory):
+    """Put bytes into the constants section."""
+
+    data: Value = operand("a const of u8, 1 x 1 x 1 x bytes")
+
+
+@op("npu.view")
+class View(_Memory):
+    """Look at part of a buffer, as the stated type, from a byte offset on."""
+
+    source: Value = operand("the buffer looked into")
+    offset: int = attr("bytes from the buffer's first byte", AttrKind.INT, default=0)
+
+
+_INPUT = OperandField("input", "what is read")
+_OUTPUT = OperandField("output", "what is written")
+_PARAMS = OperandField("params", "OpParams, then per-channel blocks or a table")
+_WEIGHTS = OperandField("weights", "packed weights")
+_RESIDUAL = OperandField("residual", "second operand", optional=True)
+
+
+class Task(Op):
+    """Work for one unit. ``name`` and ``kind`` say which op of the source it belongs to."""
+
+    OPCODE: ClassVar[Opcode]
+    UNIT: ClassVar[Unit] = Unit.VECTOR
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS)
+    ATTRS = (
+        AttrField("name", "result name of the source op", AttrKind.STRING, ""),
+        AttrField("kind", "kind of the source op", AttrKind.STRING, ""),
+        AttrField("kernel", "kernel height, width", AttrKind.INTS, (1, 1)),
+        AttrField("strides", "rows, columns moved a step", AttrKind.INTS, (1, 1)),
+        AttrField("dilations", "rows, columns between taps", AttrKind.INTS, (1, 1)),
+        AttrField("pads", "top, left, bottom, right", AttrKind.INTS, (0, 0, 0, 0)),
+        AttrField("groups", "see the TOA record", AttrKind.INT, 1),
+        AttrField("clamp", "smallest, largest output code", AttrKind.INTS, (-128, 127)),
+        AttrField("mode", "how the MAC array walks it", AttrKind.STRING, "none"),
+        AttrField("clear", "starts sums from the bias", AttrKind.BOOL, True),
+        AttrField("write", "requantises and stores", AttrKind.BOOL, True),
+        AttrField("wide", "sums in int64", AttrKind.BOOL, False),
+        AttrField("waits", "TOAs finished by DMA-in, DMA-out, MAC, vector; -1: none",
+                  AttrKind.INTS, (-1, -1, -1, -1)),
+    )  # fmt: skip
+
+    def infer(self) -> Sequence[Type]:
+        return ()
+
+    @property
+    def output(self) -> Value:
+        """The buffer that is written."""
+        return self.inputs[1]
+
+    @property
+    def reads(self) -> list[Value]:
+        """The buffers that are read."""
+        return [v for i, v in enumerate(self.inputs) if i != 1]
+
+    def named(self, name: str) -> Value | None:
+        """Return the operand declared as *name*, or None when it is absent."""
+        for value, spec in zip(self.operands, self.OPERANDS, strict=False):
+            if spec.name == name:
+                return value
+        return None
+
+    @property
+    def mode_value(self) -> Mode:
+        """The mode as the record has it."""
+        return Mode[self.attributes["mode"].upper()]
+
+    def with_operands(self, operands: Sequence[Value], **changes: Any) -> Task:
+        """Return a new task of this kind on other buffers, some attributes changed."""
+        return type(self)(operands, {**self.attributes, **changes}, location=self.location)
+
+
+@op("npu.dma_in")
+class DmaIn(Task):
+    """Copy from arena or constants to SRAM."""
+
+    OPCODE = Opcode.DMA_IN
+    UNIT = Unit.DMA_IN
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.dma_out")
+class DmaOut(Task):
+    """Copy from SRAM to the arena."""
+
+    OPCODE = Opcode.DMA_OUT
+    UNIT = Unit.DMA_OUT
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.conv")
+class Conv(Task):
+    """Convolution, requantisation, clamp, and the residual add behind it."""
+
+    OPCODE = Opcode.CONV
+    UNIT = Unit.MAC
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _WEIGHTS, _RESIDUAL)
+
+
+@op("npu.depthwise")
+class Depthwise(Task):
+    """Depthwise convolution with multiplier 1."""
+
+    OPCODE = Opcode.DEPTHWISE
+    UNIT = Unit.MAC
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _WEIGHTS, _RESIDUAL)
+
+
+@op("npu.max_pool")
+class MaxPool(Task):
+    """Largest code of each window."""
+
+    OPCODE = Opcode.MAX_POOL
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.avg_pool")
+class AvgPool(Task):
+    """Rounded mean of each window."""
+
+    OPCODE = Opcode.AVG_POOL
+
+
+@op("npu.global_avg_pool")
+class GlobalAvgPool(Task):
+    """Rounded mean of each channel's plane."""
+
+    OPCODE = Opcode.GLOBAL_AVG_POOL
+
+
+@op("npu.add")
+class Add(Task):
+    """Sum of two tensors with scales of their own."""
+
+    OPCODE = Opcode.ADD
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, OperandField("residual", "second operand"))
+
+
+@op("npu.rescale")
+class Rescale(Task):
+    """Other scale and zero point, then clamp."""
+
+    OPCODE = Opcode.RESCALE
+
+
+@op("npu.copy")
+class Copy(Task):
+    """The same elements in row-major order in another layout, lane or shape."""
+
+    OPCODE = Opcode.COPY
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.quantize")
+class Quantize(Task):
+    """float32 to int8."""
+
+    OPCODE = Opcode.QUANTIZE
+
+
+@op("npu.dequantize")
+class Dequantize(Task):
+    """int8 to float32."""
+
+    OPCODE = Opcode.DEQUANTIZE
+
+
+@op("npu.softmax")
+class Softmax(Task):
+    """Softmax along the axis in ``kernel[0]``."""
+
+    OPCODE = Opcode.SOFTMAX

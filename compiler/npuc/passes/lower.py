@@ -1,0 +1,40 @@
+"""lower: the quantised graph becomes npu tasks on buffers, one or a few whole-op tasks an op.
+
+Invariant: afterwards the graph holds only ``npu.*`` ops and the constants that they read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuc.ir.core import Graph
+from npuc.npu.builder import Builder
+from npuc.ops.const import Const
+from npuc.passes.context import PassContext
+
+__all__ = ["Lower", "lowered"]
+
+
+def lowered(graph: Graph, context: PassContext) -> Graph:
+    """Return the L3 graph of an L2 graph, which is left as it is."""
+    made = Graph(graph.name, attributes=graph.attributes, location=graph.location)
+    builder = Builder(made, context.target, context.rounding)
+    for argument in graph.arguments:
+        builder.make(argument, role="input")
+    made.outputs = [builder.make(value, role="output") for value in graph.outputs]
+    for op in graph.ops:
+        if not isinstance(op, Const):
+            op.lower(builder)
+    return made
+
+
+@dataclass(frozen=True)
+class Lower:
+    """Replace L2 ops by npu tasks."""
+
+    NAME: ClassVar[str] = "lower"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Rewrite *graph* in place."""
+        graph.take(lowered(graph, context))
