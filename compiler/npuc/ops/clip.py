@@ -1,0 +1,79 @@
+"""clip: limit every element to [min, max]; relu6 is clip {min = 0.0, max = 6.0}."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+
+from npuabi.enums import Rounding
+from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
+from npuc.ir.types import TensorType, Type
+from npuc.ops.example import floats
+from npuc.ops.limits import COMMON
+from npuc.ops.quantised import (
+    check_results,
+    is_quantised,
+    quant_of,
+    require_activation,
+    require_dtypes,
+)
+from npuc.reference import clamp_codes, clamp_real, rescale
+
+__all__ = ["Clip"]
+
+
+@op("clip")
+class Clip(Op):
+    """Limit every element; a bound that is absent is no bound, min above max gives max (C10)."""
+
+    LIMITS = COMMON
+
+    x: Value = operand("any shape")
+    min: float | None = attr("smallest result; absent: no bound", AttrKind.FLOAT, default=None)
+    max: float | None = attr("largest result; absent: no bound", AttrKind.FLOAT, default=None)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The real bounds (low, high), low <= high; infinite where absent."""
+        low = -math.inf if self.min is None else float(self.min)
+        high = math.inf if self.max is None else float(self.max)
+        return (low if low < high else high), high
+
+    def infer(self) -> Sequence[Type]:
+        """Return the type of the operand; quantised, without parameters."""
+        x = self.x.tensor
+        require_dtypes(self.x)
+        for bound in (self.min, self.max):
+            if bound is not None and math.isnan(bound):
+                raise ValueError("a bound is a number, got nan")
+        return [TensorType(x.shape, x.dtype, None, x.layout)]
+
+    def verify(self) -> None:
+        """Check the result against the operand."""
+        check_results(self)
+        require_activation(self.x, self.result)
+
+    def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
+        """Return min(max(x, low), high)."""
+        x = np.asarray(operands[0])
+        if not is_quantised(self.x):
+            return (clamp_real(x.astype(np.float64), self.range),)
+        target = quant_of(self.result)
+        limits = clamp_codes(target, self.range, rounding)
+        return (rescale(x, quant_of(self.x), target, limits, rounding),)
+
+    @classmethod
+    def examples(cls) -> Iterator[Self]:
+        """Yield both bounds, one, none, and bounds that cross."""
+        bounds: tuple[dict[str, float], ...] = (
+            {"min": 0.0, "max": 6.0},
+            {"max": 6.0},
+            {"min": -0.5},
+            {},
+            {"min": 6.0, "max": 0.0},
+        )
+        for given in bounds:
+            yield cls([floats("x", 1, 3, 4, 5)], given)

@@ -1,0 +1,101 @@
+"""dense: a fully connected layer, y = x @ weights.T + bias, with a fused activation.
+
+Quantised as a convolution of one pixel: the same sums, scales and clamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+
+from npuabi.enums import Rounding
+from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
+from npuc.ir.types import TensorType, Type
+from npuc.ops.example import floats
+from npuc.ops.limits import COMMON
+from npuc.ops.quantised import (
+    check_clamp,
+    check_results,
+    is_quantised,
+    quant_of,
+    require_activation,
+    require_bias,
+    require_float,
+    require_weights,
+)
+from npuc.ops.shapes import require_rank, text
+from npuc.reference import clamp_codes, clamp_real, conv_scales, fits_int32, requantise
+
+__all__ = ["Dense"]
+
+
+@op("dense")
+class Dense(Op):
+    """Multiply rows (N, K) by weights (O, K)."""
+
+    LIMITS = COMMON
+
+    x: Value = operand("input, (N, K)")
+    weights: Value = operand("weights, (O, K)")
+    bias: Value | None = operand("one number an output, (O)", optional=True)
+    clamp: Sequence[float] | None = attr(
+        "fused activation: smallest and largest real result", AttrKind.FLOATS, default=None
+    )
+
+    def infer(self) -> Sequence[Type]:
+        """Return (N, O)."""
+        x, weights = self.x.tensor, self.weights.tensor
+        if x.rank > 2:
+            raise ValueError(f"input has 2 dims (N, K), got {text(x.shape)}: insert a flatten")
+        require_rank("input", x.shape, 2, "N, K")
+        require_rank("weights", weights.shape, 2, "O, K")
+        if None in weights.shape:
+            raise ValueError("weights have no dynamic dims")
+        outputs, depth = weights.dims
+        if x.shape[1] is not None and x.shape[1] != depth:
+            raise ValueError(f"input has {x.shape[1]} columns, weights expect {depth}")
+        if self.bias is not None and self.bias.tensor.shape != (outputs,):
+            got = text(self.bias.tensor.shape)
+            raise ValueError(f"bias has one number for each of {outputs} outputs, got {got}")
+        return [TensorType((x.shape[0], outputs), x.dtype, None, x.layout)]
+
+    def verify(self) -> None:
+        """Check element types, parameters and the fused activation."""
+        check_results(self)
+        check_clamp("clamp", self.clamp)
+        if not is_quantised(self.x):
+            return require_float(self)
+        require_activation(self.x, self.result)
+        require_weights(self.weights)
+        return require_bias(self.x, self.weights, self.bias)
+
+    def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
+        """Return the products; exact."""
+        x, weights, bias = (*operands, None)[:3]
+        if x is None or weights is None:
+            raise ValueError("dense takes an input and weights")
+        if is_quantised(self.x):
+            return (self._quantised(x, weights, bias, rounding),)
+        y = x.astype(np.float64) @ weights.astype(np.float64).T
+        return (clamp_real(y if bias is None else y + bias, self.clamp),)
+
+    def _quantised(self, x: Array, weights: Array, bias: Array | None, rounding: Rounding) -> Array:
+        source, target = quant_of(self.x), quant_of(self.result)
+        centred = x.astype(np.float64) - source.zero_point
+        sums = (centred @ weights.astype(np.float64).T).astype(np.int64)
+        if bias is not None:
+            sums += bias.astype(np.int64)
+        scales = conv_scales(source.scale, quant_of(self.weights).scales, target.scale, rounding)
+        limits = clamp_codes(target, self.clamp, rounding)
+        reach = (-128 - source.zero_point, 127 - source.zero_point)
+        wide = not fits_int32(weights, bias, reach)
+        return requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+
+    @classmethod
+    def examples(cls) -> Iterator[Self]:
+        """Yield with and without bias and activation."""
+        yield cls([floats("x", 1, 1), floats("w", 1, 1)])
+        yield cls([floats("x", 3, 33), floats("w", 17, 33), floats("b", 17)])
+        yield cls([floats("x", 2, 5), floats("w", 4, 5), floats("b", 4)], {"clamp": [0.0, 6.0]})

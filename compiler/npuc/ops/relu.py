@@ -1,0 +1,61 @@
+"""relu: max(x, 0), element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+
+from npuabi.enums import Rounding
+from npuc.ir.core import Array, Op, Value, op, operand
+from npuc.ir.types import TensorType, Type
+from npuc.ops.example import floats
+from npuc.ops.limits import COMMON
+from npuc.ops.quantised import (
+    check_results,
+    is_quantised,
+    quant_of,
+    require_activation,
+    require_dtypes,
+)
+from npuc.reference import clamp_codes, rescale
+
+__all__ = ["Relu"]
+
+_RANGE = (0.0, float("inf"))
+
+
+@op("relu")
+class Relu(Op):
+    """Replace everything below zero by zero; quantised, also rescale to the result's parameters."""
+
+    LIMITS = COMMON
+
+    x: Value = operand("any shape")
+
+    def infer(self) -> Sequence[Type]:
+        """Return the type of the operand; quantised, without parameters."""
+        x = self.x.tensor
+        require_dtypes(self.x)
+        return [TensorType(x.shape, x.dtype, None, x.layout)]
+
+    def verify(self) -> None:
+        """Check the result against the operand."""
+        check_results(self)
+        require_activation(self.x, self.result)
+
+    def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
+        """Return max(x, 0)."""
+        x = np.asarray(operands[0])
+        if not is_quantised(self.x):
+            return (np.maximum(x.astype(np.float64), 0.0),)
+        target = quant_of(self.result)
+        limits = clamp_codes(target, _RANGE, rounding)
+        return (rescale(x, quant_of(self.x), target, limits, rounding),)
+
+    @classmethod
+    def examples(cls) -> Iterator[Self]:
+        """Yield several ranks."""
+        for shape in ((1, 17, 5, 3), (2, 10), (7,), ()):
+            yield cls([floats("x", *shape)])

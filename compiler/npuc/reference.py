@@ -1,0 +1,222 @@
+"""Numerics that the ops' references share: windows, sums, requantisation, clamps, bounds.
+
+Float arithmetic is float64; integer arithmetic is exact. Integer sums run through float64 BLAS,
+which is exact below 2^53: 2^53 / (2^16 * 2^7) products, more than any tensor here holds. The
+firmware's kernels are written separately and share only ``npuabi.fixedpoint``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from npuabi import fixedpoint
+from npuabi.enums import Rounding
+from npuc.ir.core import Array
+from npuc.ir.types import Quant
+from npuc.window import Window
+
+__all__ = [
+    "accumulator_bound",
+    "add_codes",
+    "clamp_codes",
+    "clamp_real",
+    "conv_scales",
+    "conv_sums",
+    "fits_int32",
+    "multipliers",
+    "requantise",
+    "rescale",
+    "window_views",
+]
+
+_LOW, _HIGH = -128, 127
+
+
+def window_views(x: Array, window: Window, fill: float) -> Array:
+    """Return the taps of every window: (N, C, OH, OW, KH, KW), *fill* outside the input.
+
+    *x* is (N, C, H, W). The result is a view of a padded copy.
+    """
+    rows, columns = window.output(x.shape[2], x.shape[3])
+    if rows is None or columns is None:
+        raise ValueError("a window needs a known size")
+    padded = _padded(x, window, (rows, columns), fill)
+    (sh, sw), (dh, dw) = window.strides, window.dilations
+    reach = (window.reach(0), window.reach(1))
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+    return views[:, :, : (rows - 1) * sh + 1 : sh, : (columns - 1) * sw + 1 : sw, ::dh, ::dw]
+
+
+def _padded(x: Array, window: Window, output: tuple[int, int], fill: float) -> Array:
+    """Pad *x* by the pads, and further where ceil mode lets a window hang over."""
+    widths = [(0, 0), (0, 0)]
+    for axis in (0, 1):
+        begin, end = window.pads[axis], window.pads[axis + 2]
+        needed = (output[axis] - 1) * window.strides[axis] + window.reach(axis)
+        widths.append((begin, max(end, needed - begin - x.shape[2 + axis])))
+    return np.pad(x, widths, constant_values=fill)
+
+
+def conv_sums(x: Array, weights: Array, window: Window, group: int) -> Array:
+    """Return sum(x * weights) of a grouped 2-D convolution: (N, O, OH, OW) in float64.
+
+    *x* is (N, C, H, W) with the zero point subtracted, so that padding is 0; *weights* are
+    (O, C / group, KH, KW). Whole numbers in give whole numbers out, exactly.
+    """
+    outputs = weights.shape[0]
+    filters = weights.astype(np.float64).reshape(group, outputs // group, -1)
+    images = [_image_sums(image[None], filters, window, group) for image in x.astype(np.float64)]
+    rows, columns = window.output(x.shape[2], x.shape[3])
+    return np.array(images).reshape(x.shape[0], outputs, rows or 0, columns or 0)
+
+
+def _image_sums(image: Array, filters: Array, window: Window, group: int) -> Array:
+    """One image as one matrix product a group: (G, O/G, K) @ (G, K, pixels)."""
+    views = window_views(image, window, 0.0)[0]
+    taps = views.transpose(0, 3, 4, 1, 2).reshape(group, filters.shape[2], -1)
+    result: Array = filters @ taps
+    return result
+
+
+def conv_scales(x: float, weights: Sequence[float], y: float, rounding: Rounding) -> list[float]:
+    """Return x * w / y a channel: what a sum is multiplied by to become an output code.
+
+    float64 as LiteRT's per-channel kernels have it, float32 for EVEN as ONNX Runtime has it.
+    """
+    if rounding is not Rounding.EVEN:
+        return [x * w / y for w in weights]
+    scales = np.float32(x) * np.asarray(weights, np.float32) / np.float32(y)
+    return [float(s) for s in scales]
+
+
+def multipliers(reals: Sequence[float], rounding: Rounding) -> tuple[Array, Array]:
+    """Return the int64 multipliers and shifts that stand for *reals* in a blob."""
+    pairs = [fixedpoint.multiplier_of(real, rounding) for real in reals]
+    table = np.array(pairs, np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def requantise(
+    sums: Array,
+    reals: Sequence[float],
+    zero_point: int,
+    clamp: tuple[int, int],
+    rounding: Rounding,
+    *,
+    wide: bool = False,
+) -> Array:
+    """Return int8 codes of integer *sums*, scaled by *reals* along axis 1 (or by the only one).
+
+    *wide* says that the sums may leave int32, see :func:`fits_int32`.
+    """
+    multiplier, shift = multipliers(reals, rounding)
+    along = (1, -1) + (1,) * (sums.ndim - 2)
+    if len(reals) == 1:
+        along = (1,) * sums.ndim
+    scaled = fixedpoint.apply(
+        sums, multiplier.reshape(along), shift.reshape(along), rounding, wide=wide
+    )
+    return _saturate(scaled + zero_point, clamp)
+
+
+def _saturate(values: Array, clamp: tuple[int, int]) -> Array:
+    return np.clip(values, *clamp).astype(np.int8)
+
+
+def rescale(
+    codes: Array, source: Quant, target: Quant, clamp: tuple[int, int], rounding: Rounding
+) -> Array:
+    """Return the codes in *target*'s parameters of values given in *source*'s."""
+    centred = codes.astype(np.int64) - source.zero_point
+    reals = conv_scales(source.scale, [1.0], target.scale, rounding)
+    return requantise(centred, reals, target.zero_point, clamp, rounding)
+
+
+def add_codes(
+    operands: Sequence[tuple[Array, Quant]],
+    target: Quant,
+    clamp: tuple[int, int],
+    rounding: Rounding,
+) -> Array:
+    """Return the int8 codes of the sum of two operands, each (codes, parameters).
+
+    LiteRT's int8 ADD for DOUBLE and SINGLE; EVEN adds two float32 products and rounds once.
+    """
+    (_, qa), (_, qb) = operands
+    found = fixedpoint.add_parameters(qa.scale, qb.scale, target.scale, rounding)
+    parts = [x.astype(np.int64) - q.zero_point for x, q in operands]
+    factors = (
+        (found.input_multiplier, found.input_shift),
+        (found.residual_multiplier, found.residual_shift),
+    )
+    if rounding is Rounding.EVEN:
+        real, other = (
+            x.astype(np.float32) * fixedpoint.scale_of(multiplier)
+            for x, (multiplier, _) in zip(parts, factors, strict=True)
+        )
+        return _saturate(np.rint(real + other).astype(np.float64) + target.zero_point, clamp)
+    left, right = (
+        fixedpoint.apply(x << found.left_shift, *factor, rounding)
+        for x, factor in zip(parts, factors, strict=True)
+    )
+    total = fixedpoint.apply(left + right, found.output_multiplier, found.output_shift, rounding)
+    return _saturate(total + target.zero_point, clamp)
+
+
+def clamp_real(values: Array, clamp: Sequence[float] | None) -> Array:
+    """Return real *values* limited to [low, high]; low above high gives high, as ONNX Clip does."""
+    if clamp is None:
+        return values
+    low, high = clamp
+    return np.minimum(np.maximum(values, low), high)
+
+
+def clamp_codes(quant: Quant, clamp: Sequence[float] | None, rounding: Rounding) -> tuple[int, int]:
+    """Return the smallest and largest int8 code that a real range [low, high] allows.
+
+    A bound is quantised as quantize does it: divided in float32, halves away from zero (to even
+    for EVEN). None, or an infinite bound, is no limit; low above high gives (high, high).
+    """
+    if clamp is None:
+        return _LOW, _HIGH
+    low, high = (_code(quant, bound, rounding) for bound in clamp)
+    return min(low, high), high
+
+
+def _code(quant: Quant, bound: float, rounding: Rounding) -> int:
+    if math.isinf(bound):
+        return _LOW if bound < 0 else _HIGH
+    # A bound beyond float32 is beyond every code: it saturates below.
+    with np.errstate(over="ignore"):
+        steps = np.float32(bound) / np.float32(quant.scale)
+    if not np.isfinite(steps):
+        return _LOW if steps < 0 else _HIGH
+    even = rounding is Rounding.EVEN
+    whole = int(np.rint(steps)) if even else fixedpoint.round_half_away(float(steps))
+    return min(max(whole + quant.zero_point, _LOW), _HIGH)
+
+
+def accumulator_bound(
+    weights: Array, bias: Array | None, x_range: tuple[int, int]
+) -> tuple[Array, Array]:
+    """Return what every partial sum of each output channel lies between, as int64 (low, high).
+
+    *weights* are (O, ...), *bias* is (O,) or None; *x_range* is the smallest and largest input
+    with its zero point subtracted. Sums start from the bias and may run in any order.
+    """
+    wide = weights.astype(np.int64).reshape(weights.shape[0], -1)
+    start = np.zeros(weights.shape[0], np.int64) if bias is None else bias.astype(np.int64)
+    ends = (wide * x_range[0], wide * x_range[1])
+    low: Array = start + np.minimum(np.minimum(*ends), 0).sum(axis=1)
+    high: Array = start + np.maximum(np.maximum(*ends), 0).sum(axis=1)
+    return low, high
+
+
+def fits_int32(weights: Array, bias: Array | None, x_range: tuple[int, int]) -> bool:
+    """Return whether no sum of :func:`accumulator_bound` can leave int32 (C24)."""
+    low, high = accumulator_bound(weights, bias, x_range)
+    limits = np.iinfo(np.int32)
+    return bool(np.all(low >= limits.min) and np.all(high <= limits.max))
