@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, IntFlag
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import construct as c
 import numpy as np
@@ -160,14 +160,20 @@ def chars(count: int, doc: str) -> Any:
     return field(metadata={"wire": wire})
 
 
-def reserved(count: int) -> Any:
-    """Declare *count* bytes that are zero and refused when they are not."""
+def reserved(count: int, *, init: Literal[False] = False) -> Any:
+    """Declare *count* bytes that are zero and refused when they are not.
+
+    ``init`` tells type checkers that a caller does not give the field.
+    """
     wire = Field(c.Bytes(count), "uint8_t", f"V{count}", "zero", count=count, role="reserved")
     return field(default=bytes(count), metadata={"wire": wire})
 
 
-def crc32(doc: str) -> Any:
-    """Declare the closing CRC-32 (zlib polynomial) of all bytes before it."""
+def crc32(doc: str, *, init: Literal[False] = False) -> Any:
+    """Declare the closing CRC-32 (zlib polynomial) of all bytes before it.
+
+    ``init`` tells type checkers that a caller does not give the field.
+    """
     codec, ctype, dtype = _SCALARS["u32"]
     wire = Field(codec, ctype, dtype, doc, role="crc")
     return field(default=0, compare=False, metadata={"wire": wire})
