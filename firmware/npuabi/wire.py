@@ -249,7 +249,10 @@ class Record:
         """Return the bytes of many records at once, CRCs computed."""
         names = list(cls.FIELDS)
         rows = [tuple(getattr(r, n) for n in names) for r in records]
-        raw = np.array(rows, dtype=cls.DTYPE).tobytes()
+        try:
+            raw = np.array(rows, dtype=cls.DTYPE).tobytes()
+        except (OverflowError, TypeError, ValueError) as error:
+            raise AbiError(ErrorCode.BAD_FIELD, f"{cls.__name__}: {error}") from error
         if "crc" not in cls.FIELDS:
             return raw
         return b"".join(seal(raw[i : i + cls.SIZE]) for i in range(0, len(raw), cls.SIZE))
