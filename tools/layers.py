@@ -86,11 +86,12 @@ class Depthwise(Layer):
 
     def forward(self, x: Array) -> Array:
         self.columns = _windows(x, 1)
-        return _einsum("nchwij,cij->nchw", self.columns, self.params["w"][:, 0])
+        return _einsum("nchwij,cij->nchw", self.columns, self.params["w"][:, 0], blas=False)
 
     def backward(self, dy: Array) -> Array:
-        self.grads["w"] = _einsum("nchw,nchwij->cij", dy, self.columns)[:, None]
-        return _einsum("nchwij,cij->nchw", _windows(dy, 1), self.params["w"][:, 0, ::-1, ::-1])
+        self.grads["w"] = _einsum("nchw,nchwij->cij", dy, self.columns, blas=False)[:, None]
+        turned = self.params["w"][:, 0, ::-1, ::-1]
+        return _einsum("nchwij,cij->nchw", _windows(dy, 1), turned, blas=False)
 
 
 class BatchNorm(Layer):
@@ -221,9 +222,9 @@ def _windows(x: Array, pad: int) -> Array:
     return np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), axis=(2, 3))
 
 
-def _einsum(subscripts: str, *operands: Array) -> Array:
-    """Contract with BLAS where that is possible."""
-    return np.asarray(np.einsum(subscripts, *operands, optimize=True))
+def _einsum(subscripts: str, *operands: Array, blas: bool = True) -> Array:
+    """Contract; without BLAS where no axis is summed over whole matrices."""
+    return np.asarray(np.einsum(subscripts, *operands, optimize=blas))
 
 
 def _channel(values: Array) -> Array:
