@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from npuabi import fixedpoint
 from npuabi.enums import Rounding
+from npuabi.fixedpoint import round_half_away
 from npuc.ir.core import Array
 from npuc.ir.types import Quant
 from npuc.window import Window
@@ -21,14 +25,20 @@ from npuc.window import Window
 __all__ = [
     "accumulator_bound",
     "add_codes",
+    "average_codes",
     "clamp_codes",
     "clamp_real",
     "conv_scales",
     "conv_sums",
+    "dequantize_codes",
     "fits_int32",
     "multipliers",
+    "quantize_codes",
     "requantise",
     "rescale",
+    "round_half_away",
+    "softmax_codes",
+    "softmax_table",
     "window_views",
 ]
 
@@ -195,8 +205,105 @@ def _code(quant: Quant, bound: float, rounding: Rounding) -> int:
     if not np.isfinite(steps):
         return _LOW if steps < 0 else _HIGH
     even = rounding is Rounding.EVEN
-    whole = int(np.rint(steps)) if even else fixedpoint.round_half_away(float(steps))
+    whole = int(np.rint(steps)) if even else round_half_away(float(steps))
     return min(max(whole + quant.zero_point, _LOW), _HIGH)
+
+
+def average_codes(totals: Array, counts: Array, zero_point: int, rounding: Rounding) -> Array:
+    """Return the int8 codes of means, given the exact *totals* of raw codes over *counts* taps.
+
+    DOUBLE and SINGLE divide the raw codes, half away from zero (LiteRT's average pool). EVEN
+    multiplies the centred total by float32 1 / count and rounds half to even.
+    """
+    total, count = totals.astype(np.int64), counts.astype(np.int64)
+    if rounding is Rounding.EVEN:
+        centred = (total - zero_point * count).astype(np.float32)
+        mean = centred * (np.float32(1) / count.astype(np.float32))
+        return _saturate(np.rint(mean).astype(np.float64) + zero_point, (_LOW, _HIGH))
+    away = np.sign(total) * ((np.abs(total) + count // 2) // count)
+    return _saturate(away, (_LOW, _HIGH))
+
+
+def softmax_table(scale: float) -> NDArray[np.float32]:
+    """Return exp(-d * scale) for code differences d = 0..255 as float32 multiples of 2^-30.
+
+    For rounding EVEN: the compiler puts the table in the parameters tensor, so the device needs no
+    libm. Decimal arithmetic makes it the same on every machine. Float64 sums of up to 2^23
+    entries are exact, in any order.
+    """
+    context = Context(prec=28)
+    powers = [context.exp(context.multiply(Decimal(-d), Decimal(scale))) for d in range(256)]
+    whole = [int((context.multiply(p, Decimal(1 << 30))).to_integral_value()) for p in powers]
+    return np.array(whole, np.float64).astype(np.float32) * np.float32(2.0**-30)
+
+
+def softmax_codes(x: Array, scale: float, axis: int, rounding: Rounding) -> Array:
+    """Return int8 softmax codes, scale 1/256 and zero point -128, of codes *x* along *axis*.
+
+    DOUBLE and SINGLE: LiteRT's reference kernel in gemmlowp fixed point. EVEN: e = table[max - q]
+    (:func:`softmax_table`); total = their float64 sum; y = rint(float64(e) / total * 256) - 128,
+    clamped.
+    """
+    codes = x.astype(np.int64)
+    below = codes.max(axis=axis, keepdims=True, initial=_LOW) - codes
+    if rounding is Rounding.EVEN:
+        return _softmax_even(below, scale, axis)
+    return _softmax_fixed(-below, scale, axis, rounding)
+
+
+def _softmax_even(below: Array, scale: float, axis: int) -> Array:
+    parts = softmax_table(scale)[below].astype(np.float64)
+    total = parts.sum(axis=axis, keepdims=True)
+    return _saturate(np.rint(parts / total * 256) - 128, (_LOW, _HIGH))
+
+
+def _softmax_fixed(differences: Array, scale: float, axis: int, rounding: Rounding) -> Array:
+    found = fixedpoint.softmax_parameters(scale, rounding)
+    counted = differences >= found.diff_min
+    kept = np.where(counted, differences, 0)
+    scaled = fixedpoint.apply(kept, found.input_multiplier, found.input_shift, rounding)
+    powers = fixedpoint.exp_on_negative_values(scaled)
+    parts = np.where(counted, fixedpoint.rescale_to_q12(powers), 0)
+    reciprocal, over_unit = fixedpoint.get_reciprocal(parts.sum(axis=axis, keepdims=True))
+    product = fixedpoint.srdhm(reciprocal, powers)
+    y = fixedpoint.rounding_divide_by_pot(product, over_unit + 31 - 8) - 128
+    return _saturate(np.where(counted, y, _LOW), (_LOW, _HIGH))
+
+
+def quantize_codes(x: Array, quant: Quant, dtype: np.dtype[Any], rounding: Rounding) -> Array:
+    """Return the codes of real *x*: float32 division, half away from zero (to even for EVEN).
+
+    Infinities saturate. Raises ValueError for NaN, which has no code.
+    """
+    real = x.astype(np.float32)
+    if np.isnan(real).any():
+        raise ValueError("NaN has no quantised value")
+    scales, points = _along(quant, x.ndim)
+    with np.errstate(over="ignore"):
+        steps = real / scales.astype(np.float32)
+    limits = np.iinfo(dtype)
+    even = rounding is Rounding.EVEN
+    # Far beyond every code, and finite: rounding an infinity has no meaning.
+    bounded = np.clip(steps.astype(np.float64), -(2.0**40), 2.0**40)
+    whole = np.rint(bounded) if even else round_half_away(bounded)
+    codes: Array = np.clip(whole + points, limits.min, limits.max).astype(dtype)
+    return codes
+
+
+def dequantize_codes(x: Array, quant: Quant) -> Array:
+    """Return float32(q - zero_point) * float32(scale)."""
+    scales, points = _along(quant, x.ndim)
+    centred = x.astype(np.int64) - points.astype(np.int64)
+    result: Array = centred.astype(np.float32) * scales.astype(np.float32)
+    return result
+
+
+def _along(quant: Quant, rank: int) -> tuple[Array, Array]:
+    """Return scales and zero points shaped to broadcast along the quantised axis."""
+    shape = [1] * rank
+    if quant.axis is not None:
+        shape[quant.axis] = -1
+    return np.reshape(quant.scales, shape), np.reshape(quant.zero_points, shape)
 
 
 def accumulator_bound(

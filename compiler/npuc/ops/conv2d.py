@@ -39,11 +39,11 @@ from npuc.reference import (
 )
 from npuc.window import Window
 
-__all__ = ["Conv2D"]
+__all__ = ["Conv2d"]
 
 
 @op("conv2d")
-class Conv2D(Op):
+class Conv2d(Op):
     """Slide weights (O, C / group, KH, KW) over an input (N, C, H, W)."""
 
     LIMITS = (*COMMON, WINDOW)

@@ -31,11 +31,11 @@ from npuc.ops.shapes import (
 from npuc.reference import window_views
 from npuc.window import Window
 
-__all__ = ["MaxPool2D"]
+__all__ = ["MaxPool2d"]
 
 
 @op("max_pool2d")
-class MaxPool2D(Op):
+class MaxPool2d(Op):
     """Take the largest in-bounds tap of each window; quantised codes are copied as they are."""
 
     LIMITS = (*COMMON, WINDOW)

@@ -25,6 +25,7 @@ __all__ = [
     "require_bias",
     "require_dtypes",
     "require_float",
+    "require_parameters",
     "require_tied",
     "require_weights",
 ]
@@ -70,13 +71,14 @@ def require_activation(*values: Value | None) -> None:
             continue
         if value.tensor.dtype is not DType.I8:
             raise ValueError(f"%{value.name} is {value.tensor.dtype.text}, expected i8")
-        found = quant_of(value)
-        if found.axis is not None:
+        if quant_of(value).axis is not None:
             raise ValueError(f"%{value.name} is quantised per axis, expected per tensor")
-        _check_parameters(value, found)
+        require_parameters(value)
 
 
-def _check_parameters(value: Value, quant: Quant) -> None:
+def require_parameters(value: Value) -> None:
+    """Check that scales are positive numbers, and zero points codes of the element type."""
+    quant = quant_of(value)
     for scale in quant.scales:
         if not (math.isfinite(scale) and scale > 0):
             raise ValueError(f"%{value.name} has scale {scale!r}, expected a positive number")
@@ -92,7 +94,7 @@ def require_weights(weights: Value) -> None:
     if weights.tensor.dtype is not DType.I8:
         raise ValueError(f"%{weights.name} is {weights.tensor.dtype.text}, expected i8 weights")
     found = quant_of(weights)
-    _check_parameters(weights, found)
+    require_parameters(weights)
     _check_axis(weights, found)
     if any(found.zero_points):
         raise ValueError(f"%{weights.name} has weight zero points other than 0")
@@ -128,7 +130,12 @@ def require_bias(x: Value, weights: Value, bias: Value | None) -> None:
 
 
 def require_tied(source: Value, *results: Value) -> None:
-    """Check that *results* share the parameters of *source*: their codes are the same codes."""
+    """Check that *results* share the parameters of *source*: their codes are the same codes.
+
+    Float values may carry the parameters that they will be stored with; those are left alone.
+    """
+    if not is_quantised(source):
+        return
     for value in results:
         if value.tensor.dtype is not source.tensor.dtype:
             kinds = f"{value.tensor.dtype.text}, expected {source.tensor.dtype.text}"

@@ -21,8 +21,10 @@ __all__ = [
     "Shape",
     "broadcast",
     "device_axis",
+    "flag",
     "normalise_axis",
     "pool_shape",
+    "product",
     "require_rank",
     "reshape",
     "text",
@@ -54,7 +56,7 @@ def window_of(op: Op, kernel: Sequence[int], size: Sequence[int | None]) -> Wind
         strides=strides,
         dilations=dilations,
         pads=_four(read["pads"]),
-        ceil=_flag("ceil_mode", read.get("ceil_mode", 0)),
+        ceil=flag("ceil_mode", read.get("ceil_mode", 0)),
     )
     pads = _resolve(read["auto_pad"], window, size)
     # The specification's VALID size is the same whether ceil_mode is set or not.
@@ -104,7 +106,8 @@ def _four(values: Sequence[int]) -> tuple[int, int, int, int]:
     return top, left, bottom, right
 
 
-def _flag(name: str, value: int) -> bool:
+def flag(name: str, value: int) -> bool:
+    """Return an attribute that is 0 or 1 as a bool."""
     if value not in (0, 1):
         raise ValueError(f"{name} is 0 or 1, got {value}")
     return bool(value)
@@ -126,6 +129,12 @@ def normalise_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ValueError(f"axis {axis} is outside a tensor of {rank} dims")
     return axis % rank
+
+
+def product(shape: Shape) -> int | None:
+    """Return the number of elements; None when a dim is dynamic."""
+    known = tuple(d for d in shape if d is not None)
+    return math.prod(known) if len(known) == len(shape) else None
 
 
 def device_axis(axis: int, rank: int) -> int:

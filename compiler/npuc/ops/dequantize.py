@@ -1,0 +1,58 @@
+"""dequantize: ONNX DequantizeLinear; codes to real numbers.
+
+The operand's type has the parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Self
+
+import numpy as np
+
+from npuabi.enums import DType, Rounding
+from npuc.ir.core import Array, Limit, Op, Value, op, operand
+from npuc.ir.types import Quant, TensorType, Type
+from npuc.ops.limits import COMMON
+from npuc.ops.quantised import check_results, is_quantised, quant_of, require_parameters
+from npuc.reference import dequantize_codes
+
+__all__ = ["Dequantize"]
+
+
+@op("dequantize")
+class Dequantize(Op):
+    """x = (q - zero_point) * scale, in float32."""
+
+    LIMITS = (
+        *COMMON,
+        Limit(
+            "activations are int8, quantised per tensor",
+            lambda op: op.x.tensor.dtype is DType.I8 and quant_of(op.x).axis is None,
+            "give the tensor one scale; constants may have one a channel",
+        ),
+    )
+
+    x: Value = operand("codes, any shape")
+
+    def infer(self) -> Sequence[Type]:
+        """Return the operand's shape in f32."""
+        if not is_quantised(self.x):
+            raise ValueError(f"%{self.x.name} is f32, expected codes")
+        return [TensorType(self.x.tensor.shape, layout=self.x.tensor.layout)]
+
+    def verify(self) -> None:
+        """Check the parameters."""
+        check_results(self)
+        require_parameters(self.x)
+
+    def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
+        """Return the real numbers, as float32."""
+        return (dequantize_codes(np.asarray(operands[0]), quant_of(self.x)),)
+
+    @classmethod
+    def examples(cls) -> Iterator[Self]:
+        """Yield two shapes."""
+        for shape in ((1, 3, 4, 5), (7,)):
+            stored = TensorType(shape, DType.I8, Quant.per_tensor(0.05, -3))
+            yield cls([Value("x", stored)])
