@@ -1,0 +1,70 @@
+"""Give every float activation its int8 parameters: frozen, fixed by an op, tied, or calibrated.
+
+The float graph runs on each calibration sample; a value's range is the smallest and largest
+number seen, or with a percentile the smallest and largest of each sample's percentiles: a
+percentile of 100 is the plain range. Ranges are rounded to float32, hold 0, and are shared
+by a group of tied values.
+
+Invariant: parameters that a type carries already are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuabi.enums import DType
+from npuc.diagnostics import CompileError
+from npuc.ir.core import Graph, Value
+from npuc.passes.context import PassContext
+from npuc.passes.edit import separate_roles
+from npuc.passes.observe import Range, observe
+from npuc.passes.parameters import activation_quant
+from npuc.passes.tied import Groups, float_activations, groups_of
+
+__all__ = ["Calibrate"]
+
+_NAMES_SHOWN = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """Put quantisation parameters on the float types of activations."""
+
+    NAME: ClassVar[str] = "calibrate"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Annotate *graph*; CompileError when ranges are needed and no data is given."""
+        separate_roles(graph)
+        groups = groups_of(graph)
+        values = list(float_activations(graph))
+        free = [v for v in values if groups.given(v) is None]
+        if free:
+            _require_data(graph, context, free)
+            _give_ranges(groups, free, observe(graph, free, context))
+        for value in values:
+            quant = value.tensor.quant or groups.given(value)
+            value.type = value.tensor.with_quant(DType.F32, quant)
+
+
+def _give_ranges(groups: Groups, free: Iterable[Value], ranges: dict[Value, Range]) -> None:
+    shared: dict[Value, Range] = {}
+    for value in free:
+        root = groups.root(value)
+        shared[root] = shared.get(root, Range()).united(ranges[value])
+    for root, found in shared.items():
+        groups.give(root, activation_quant(found.low, found.high))
+
+
+def _require_data(graph: Graph, context: PassContext, free: Sequence[Value]) -> None:
+    if context.calibration is not None:
+        return
+    names = ", ".join(f"%{v.name}" for v in free[:_NAMES_SHOWN])
+    more = f" and {len(free) - _NAMES_SHOWN} more" if len(free) > _NAMES_SHOWN else ""
+    raise CompileError.at(
+        graph.location,
+        f"graph @{graph.name} has no calibration data, so the ranges of {names}{more} are unknown:"
+        ' write `attributes {calibration = "file.npz"}` after the arguments,'
+        " or give --calibrate FILE.npz (--calibrate random only tries things out)",
+    )

@@ -1,0 +1,118 @@
+"""Fold batch_norm into the weights and bias of the conv2d or dense before it.
+
+With f = gamma / sqrt(variance + epsilon), computed in float64 and rounded to float32 once:
+weights' = weights * f a channel, bias' = (bias - mean) * f + beta.
+
+Invariant: only the batch_norm reads the convolution's result, which has no activation and no
+parameters of its own (C06); each fold makes its own constants, so shared weights stay right (C14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.types import Quant, TensorType
+from npuc.ops.batch_norm import BatchNorm
+from npuc.ops.conv2d import Conv2d
+from npuc.ops.dense import Dense
+from npuc.passes.context import PassContext
+from npuc.passes.edit import Names, add_constant, erase_unused, only_user, real_constant
+
+__all__ = ["FoldBatchNorm", "affine_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldBatchNorm:
+    """Scale weights instead of results."""
+
+    NAME: ClassVar[str] = "fold_batch_norm"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Fold every batch_norm that the guards allow."""
+        names = Names(graph)
+        for op in graph.ops:
+            if isinstance(op, BatchNorm) and _foldable(graph, op):
+                _fold(graph, op, names)
+
+
+def affine_of(norm: Op) -> tuple[Array, Array] | None:
+    """Return (factor, offset), float64 of shape (C), of a batch_norm: y = x * factor + offset.
+
+    None when a parameter is not constant.
+    """
+    found = [real_constant(v) for v in norm.inputs[1:]]
+    gamma, beta, mean, variance = found
+    if gamma is None or beta is None or mean is None or variance is None:
+        return None
+    spread = variance + float(norm.attributes["epsilon"])
+    if np.any(spread <= 0):
+        raise norm.error("variance + epsilon is not above 0, expected a positive number a channel")
+    factor = gamma / np.sqrt(spread)
+    return factor, beta - mean * factor
+
+
+def _foldable(graph: Graph, norm: Op) -> bool:
+    x = norm.inputs[0]
+    producer = x.owner
+    if not isinstance(producer, (Conv2d, Dense)) or only_user(graph, x) is not norm:
+        return False
+    if producer.attributes["clamp"] is not None or x.tensor.quant is not None:
+        return False
+    constants = [v for v in producer.inputs[1:] if real_constant(v) is None]
+    return not constants and affine_of(norm) is not None
+
+
+def _fold(graph: Graph, norm: Op, names: Names) -> None:
+    producer = norm.inputs[0].owner
+    affine = affine_of(norm)
+    if producer is None or affine is None:
+        return
+    factor, offset = affine
+    x, weights, *rest = producer.inputs
+    bias = rest[0] if rest else None
+    start = 0.0 if bias is None else real_constant(bias)
+    scaled = _scaled(graph, producer, weights, factor, names)
+    shifted = add_constant(
+        graph,
+        start * factor + offset,
+        TensorType(offset.shape),
+        name=names.fresh(f"{producer.result.name}_bias"),
+        before=producer,
+        location=producer.location,
+    )
+    producer.operands = [x, scaled, shifted]
+    producer.result.type, producer.result.name = norm.result.type, norm.result.name
+    parameters = norm.inputs[1:]
+    graph.replace(norm.result, producer.result)
+    norm.erase()
+    for old in [weights, bias, *parameters]:
+        if old is not None and old.owner is not None:
+            erase_unused(old.owner)
+
+
+def _scaled(graph: Graph, op: Op, weights: Value, factor: Array, names: Names) -> Value:
+    real = real_constant(weights)
+    along = factor.reshape(-1, *[1] * (weights.tensor.rank - 1))
+    tensor = replace(weights.tensor, quant=_scaled_quant(weights.tensor.quant, factor))
+    return add_constant(
+        graph,
+        real * along,
+        tensor,
+        name=names.fresh(f"{op.result.name}_weights"),
+        before=op,
+        location=op.location,
+    )
+
+
+def _scaled_quant(quant: Quant | None, factor: Array) -> Quant | None:
+    """Frozen weights keep their codes (negated where the factor is negative)."""
+    if quant is None:
+        return None
+    scales = np.broadcast_to(np.asarray(quant.scales), factor.shape)
+    moved = np.abs(np.float32(scales * np.where(factor == 0, 1.0, factor)))
+    points = np.broadcast_to(np.asarray(quant.zero_points), factor.shape)
+    return Quant(tuple(map(float, moved)), tuple(map(int, points)), axis=0)

@@ -1,0 +1,70 @@
+"""Freeze fake quantisation: the parameters of dequantize(quantize(x)) move onto x's float type.
+
+A float type with parameters means "this value is stored with these": calibration leaves it alone.
+A constant that is stored quantised, dequantize(const), becomes a frozen float constant likewise.
+
+Invariant: a quantize that anything but its dequantize reads stays, as does a second pair with other
+parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuabi.enums import DType, Rounding
+from npuc.ir.core import Graph, Op, Value
+from npuc.ir.types import Quant
+from npuc.ops.dequantize import Dequantize
+from npuc.ops.quantize import Quantize
+from npuc.passes.context import PassContext
+from npuc.passes.edit import add_constant, constant_of, erase_unused, only_user
+
+__all__ = ["FreezeFakeQuant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeFakeQuant:
+    """Replace quantize-dequantize pairs by parameters on the float type."""
+
+    NAME: ClassVar[str] = "freeze_fake_quant"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Freeze every pair of *graph*."""
+        for op in graph.ops:
+            if isinstance(op, Dequantize):
+                _freeze(graph, op)
+
+
+def _freeze(graph: Graph, op: Op) -> None:
+    (codes,) = op.inputs
+    quant = codes.tensor.quant
+    if quant is None or codes.tensor.dtype is not DType.I8:
+        return
+    if isinstance(codes.owner, Quantize):
+        _freeze_pair(graph, op, codes.owner, quant)
+    elif constant_of(codes) is not None:
+        _freeze_constant(graph, op, codes, quant)
+
+
+def _freeze_pair(graph: Graph, op: Op, quantize: Op, quant: Quant) -> None:
+    (real,) = quantize.inputs
+    if only_user(graph, quantize.result) is not op or real.tensor.quant not in (None, quant):
+        return
+    real.type = real.tensor.with_quant(DType.F32, quant)
+    graph.replace(op.result, real)
+    erase_unused(op)
+
+
+def _freeze_constant(graph: Graph, op: Op, codes: Value, quant: Quant) -> None:
+    real = op.reference([constant_of(codes)], rounding=Rounding.DOUBLE)[0]
+    kept = add_constant(
+        graph,
+        real,
+        op.result.tensor.with_quant(DType.F32, quant),
+        name=op.result.name,
+        before=op,
+        location=op.location,
+    )
+    graph.replace(op.result, kept)
+    erase_unused(op)

@@ -1,0 +1,82 @@
+"""Fuse relu and clip into the ``clamp`` of the conv2d, dense or add that feeds them.
+
+Invariant: nothing but the activation reads the op's result, so no number changes (C06). Between
+int8 tensors both must have the same parameters, else the activation also rescales.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuabi.enums import DType
+from npuc.ir.core import Graph, Op, Value
+from npuc.ops.add import Add
+from npuc.ops.clip import Clip
+from npuc.ops.conv2d import Conv2d
+from npuc.ops.dense import Dense
+from npuc.ops.relu import Relu
+from npuc.passes.context import PassContext
+from npuc.passes.edit import only_user
+
+__all__ = ["FuseActivation"]
+
+_PRODUCERS = (Add, Conv2d, Dense)
+Bounds = tuple[float, float]
+
+
+def _bounds_of(op: Op) -> Bounds | None:
+    if isinstance(op, Clip):
+        return op.range
+    return (0.0, math.inf) if isinstance(op, Relu) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseActivation:
+    """Move activations into the op before them."""
+
+    NAME: ClassVar[str] = "fuse_activation"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Fuse what the guards allow; nothing when the context says ``no_fuse``."""
+        if context.no_fuse:
+            return
+        for op in graph.ops:
+            bounds = _bounds_of(op)
+            if bounds is not None:
+                _fuse(graph, op, bounds)
+
+
+def _fuse(graph: Graph, op: Op, bounds: Bounds) -> None:
+    (x,) = op.inputs
+    producer = x.owner
+    if not isinstance(producer, _PRODUCERS) or only_user(graph, x) is not op:
+        return
+    if not _same_numbers(x, op.result):
+        return
+    producer.attributes["clamp"] = _compose(producer.attributes["clamp"], bounds)
+    x.type, x.name = op.result.type, op.result.name
+    graph.replace(op.result, x)
+    op.erase()
+
+
+def _same_numbers(x: Value, y: Value) -> bool:
+    """Whether the activation does nothing but clamp."""
+    if x.tensor.dtype is DType.F32:
+        return x.tensor.quant is None
+    return x.tensor.quant == y.tensor.quant
+
+
+def _compose(inner: Sequence[float] | None, outer: Bounds) -> Bounds:
+    """Return the one clamp that equals *inner* and then *outer*.
+
+    clip(x, low, high) = min(max(x, low), high) is monotone, so it maps the bounds of *inner*.
+    """
+    low, high = (-math.inf, math.inf) if inner is None else inner
+    return _clip(min(low, high), outer), _clip(high, outer)
+
+
+def _clip(value: float, bounds: Bounds) -> float:
+    return min(max(value, bounds[0]), bounds[1])

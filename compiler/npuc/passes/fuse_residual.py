@@ -1,0 +1,78 @@
+"""Fuse an int8 add into the conv2d that feeds it: the convolution reads the residual itself.
+
+The fused op computes the bits of the two: the convolution to int8 with its own parameters and
+clamp (the ``inner_`` attributes), then ADD with its three multipliers and its clamp.
+
+Invariant: nothing but the add reads the convolution's result (C06).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuabi.enums import DType
+from npuc.ir.core import Graph, Op, Value
+from npuc.ops.add import Add
+from npuc.ops.conv2d import Conv2d
+from npuc.passes.context import PassContext
+from npuc.passes.edit import only_user
+
+__all__ = ["FuseResidual"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseResidual:
+    """Move residual adds into the convolution before them."""
+
+    NAME: ClassVar[str] = "fuse_residual"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Fuse what the guards allow; nothing when the context says ``no_fuse``."""
+        if context.no_fuse:
+            return
+        order = {op: number for number, op in enumerate(graph.ops)}
+        for op in graph.ops:
+            if isinstance(op, Add):
+                _fuse(graph, op, order)
+
+
+def _fuse(graph: Graph, add: Op, order: dict[Op, int]) -> None:
+    """Fuse the later of the add's convolutions, so that the other result is there to be read."""
+    found = [v.owner for v in add.inputs if _fusable(graph, add, v)]
+    convs = [op for op in found if isinstance(op, Conv2d)]
+    if not convs:
+        return
+    conv = max(convs, key=lambda op: order[op])
+    (residual,) = (v for v in add.inputs if v is not conv.result)
+    quant = conv.result.tensor.quant
+    if quant is None:
+        return
+    fused = Conv2d(
+        [conv.operands[0], conv.operands[1], conv.bias, residual],
+        {
+            **conv.attributes,
+            "clamp": add.attributes["clamp"],
+            "inner_scale": quant.scale,
+            "inner_zp": quant.zero_point,
+            "inner_clamp": conv.attributes["clamp"],
+        },
+        result_types=[add.result.type],
+        names=[add.result.name],
+        location=conv.location,
+    )
+    order[graph.insert(fused, before=add)] = order[add]
+    graph.replace(add.result, fused.result)
+    add.erase()
+    conv.erase()
+
+
+def _fusable(graph: Graph, add: Op, value: Value) -> bool:
+    conv = value.owner
+    if not isinstance(conv, Conv2d) or only_user(graph, value) is not add:
+        return False
+    # The depthwise mode of the arrays has no residual stream.
+    if conv.residual is not None or conv.group != 1:
+        return False
+    same = {v.tensor.shape for v in add.inputs} == {add.result.tensor.shape}
+    return same and all(v.tensor.dtype is DType.I8 for v in (*add.inputs, add.result))

@@ -1,0 +1,105 @@
+"""Choose how each activation lies in memory.
+
+| value | layout |
+| --- | --- |
+| graph inputs and outputs | NCHW, as the host sees them |
+| int8 with fewer than 16 channels, made at the input and read by ungrouped conv2d only | NHWC |
+| everything else | NCHW16C, one 16-channel brick a bank word |
+
+quantize and dequantize convert layouts as they go; integer inputs and outputs get a ``to_layout``.
+
+Invariant: afterwards every activation has a layout, and weights have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuabi.enums import DType, Layout
+from npuabi.geometry import LANES
+from npuc.diagnostics import UNKNOWN
+from npuc.ir.core import Graph, Op, Value
+from npuc.ops.const import Const
+from npuc.ops.conv2d import Conv2d
+from npuc.ops.quantize import Quantize
+from npuc.ops.to_layout import ToLayout
+from npuc.passes.context import PassContext
+from npuc.passes.edit import Names, activations, separate_roles
+
+__all__ = ["ChooseLayout"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseLayout:
+    """Set the layout of every activation."""
+
+    NAME: ClassVar[str] = "layout"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Annotate *graph* and convert at its integer interfaces."""
+        separate_roles(graph)
+        names = Names(graph)
+        for argument in graph.arguments:
+            if argument.tensor.dtype is not DType.F32:
+                _convert_input(graph, argument, names)
+        graph.outputs = [_converted_output(graph, v, names) for v in graph.outputs]
+        for op in graph.ops:
+            for value in op.results:
+                if not isinstance(op, Const) or _is_activation(value):
+                    value.type = value.tensor.with_layout(_layout_of(graph, value))
+        for argument in graph.arguments:
+            argument.type = argument.tensor.with_layout(Layout.NCHW)
+
+
+def _layout_of(graph: Graph, value: Value) -> Layout:
+    if graph.is_output(value):
+        return Layout.NCHW
+    return Layout.NHWC if _reads_plainly(value) else Layout.NCHW16C
+
+
+def _reads_plainly(value: Value) -> bool:
+    """Whether *value* is a narrow image that convolutions read with K packed over the taps."""
+    if not isinstance(value.owner, (Quantize, ToLayout)) or value.tensor.rank != 4:
+        return False
+    narrow = value.tensor.dims[1] < LANES
+    return narrow and bool(value.users) and all(_plain_reader(op, value) for op in value.users)
+
+
+def _plain_reader(op: Op, value: Value) -> bool:
+    return isinstance(op, Conv2d) and op.group == 1 and op.residual is not value
+
+
+def _is_activation(value: Value) -> bool:
+    return any(value in activations(user) for user in value.users)
+
+
+def _convert_input(graph: Graph, argument: Value, names: Names) -> None:
+    if not argument.users:
+        return
+    first = next(graph.ops, None)
+    made = _to_layout(argument, Layout.NCHW16C, names.fresh(f"{argument.name}_bricks"))
+    argument.replace_uses(made.result)
+    made.operands = [argument]
+    graph.insert(made, before=first)
+    if _reads_plainly(made.result):
+        made.attributes["layout"] = Layout.NHWC.name.lower()
+
+
+def _converted_output(graph: Graph, value: Value, names: Names) -> Value:
+    """Return *value* in NCHW; the name goes with the graph's output."""
+    if value.tensor.dtype is DType.F32 or value.owner is None or isinstance(value.owner, ToLayout):
+        return value
+    made = _to_layout(value, Layout.NCHW, value.name)
+    value.name = names.fresh(f"{value.name}_bricks")
+    return graph.append(made).result
+
+
+def _to_layout(value: Value, layout: Layout, name: str) -> ToLayout:
+    return ToLayout(
+        [value],
+        {"layout": layout.name.lower()},
+        result_types=[value.tensor.with_layout(layout)],
+        names=[name],
+        location=value.owner.location if value.owner else UNKNOWN,
+    )

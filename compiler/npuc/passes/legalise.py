@@ -1,0 +1,86 @@
+"""Refuse what the NPU cannot run, all of it in one error, and split outputs that share a buffer.
+
+A graph may return an input, or one value twice: an ``identity`` gives each output its own buffer.
+
+Invariant: afterwards every op obeys its limits and every output is the result of another op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from npuc.diagnostics import CompileError, Diagnostic
+from npuc.ir.core import Graph, Op, Value
+from npuc.ops.const import Const
+from npuc.ops.identity import Identity
+from npuc.passes.context import PassContext
+from npuc.passes.edit import Names
+
+__all__ = ["Legalise"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Legalise:
+    """Check every limit of every op."""
+
+    NAME: ClassVar[str] = "legalise"
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Check *graph*; raises one CompileError with every broken limit."""
+        problems = [*_output_problems(graph), *_interface_problems(graph)]
+        problems += [p for op in graph.ops for p in _op_problems(op)]
+        if problems:
+            raise CompileError(problems)
+        _separate_outputs(graph)
+
+
+def _op_problems(op: Op) -> Iterator[Diagnostic]:
+    dynamic = [v for v in (*op.inputs, *op.results) if None in v.tensor.shape]
+    for value in dynamic[:1]:
+        text = f"%{value.name} has a dynamic dim, bind it with --shape NAME=DIMS"
+        yield Diagnostic(op.location, f"{op.NAME}: {text}")
+    if dynamic:
+        return
+    for limit in op.broken_limits():
+        remedy = f": {limit.remedy}" if limit.remedy else ""
+        yield Diagnostic(op.location, f"{op.NAME}: {limit.text}{remedy}")
+
+
+def _output_problems(graph: Graph) -> Iterator[Diagnostic]:
+    if not graph.outputs:
+        yield Diagnostic(graph.location, f"graph @{graph.name} returns nothing: add return %value")
+    for value in graph.outputs:
+        if isinstance(value.owner, Const):
+            text = f"output %{value.name} does not depend on any input: do not return it"
+            yield Diagnostic(value.owner.location, text)
+
+
+def _interface_problems(graph: Graph) -> Iterator[Diagnostic]:
+    """Inputs that no op reads are checked here; others are checked with their readers."""
+    for value in graph.arguments:
+        shape = value.tensor.shape
+        if len(shape) > 4 or None in shape or 0 in shape:
+            text = f"input %{value.name} is {value.tensor}, expected at most 4 dims, known, not 0"
+            yield Diagnostic(graph.location, text)
+
+
+def _separate_outputs(graph: Graph) -> None:
+    names = Names(graph)
+    seen = set(graph.arguments)
+    for index, value in enumerate(graph.outputs):
+        if value in seen:
+            copy = _copy(graph, value, names)
+            graph.outputs = [*graph.outputs[:index], copy, *graph.outputs[index + 1 :]]
+        seen.add(value)
+
+
+def _copy(graph: Graph, value: Value, names: Names) -> Value:
+    made = Identity(
+        [value],
+        result_types=[value.type],
+        names=[names.fresh(f"{value.name}_copy")],
+        location=value.owner.location if value.owner else graph.location,
+    )
+    return graph.append(made).result

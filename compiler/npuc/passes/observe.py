@@ -1,0 +1,124 @@
+"""Run the float graph on calibration samples and note each value's range.
+
+Invariant: a sample is one run of the graph (its compiled batch); samples are taken in file order,
+so that the same data gives the same ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuabi.enums import DType
+from npuc.diagnostics import CompileError, Diagnostic
+from npuc.ir.core import Array, Graph, Value
+from npuc.ir.interpreter import evaluate
+from npuc.passes.context import PassContext
+from npuc.passes.edit import real_constant
+
+__all__ = ["Range", "observe", "samples_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The smallest and largest number seen; it always holds 0."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    def united(self, other: Range) -> Range:
+        """Return the range that holds both."""
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict[Value, Range]:
+    """Return the range of each of *values* over the context's calibration data."""
+    ranges = dict.fromkeys(values, Range())
+    for value in values:
+        constant = real_constant(value)
+        if constant is not None:
+            ranges[value] = _range(value, constant, 100.0)
+
+    def see(value: Value, array: Array) -> None:
+        if value in ranges and real_constant(value) is None:
+            ranges[value] = ranges[value].united(_range(value, array, context.percentile))
+
+    for sample in samples_of(graph, context.calibration or {}):
+        evaluate(graph, sample, rounding=context.rounding, observe=see)
+    return ranges
+
+
+def _range(value: Value, array: Array, percentile: float) -> Range:
+    """Return the range of one sample's array, rounded to float32."""
+    if not array.size:
+        return Range()
+    if percentile < 100.0:
+        ends = np.percentile(array, [100.0 - percentile, percentile])
+    else:
+        ends = np.array([array.min(), array.max()])
+    with np.errstate(over="ignore"):
+        low, high = map(float, ends.astype(np.float32))
+    if not np.isfinite([low, high]).all():
+        owner = value.owner
+        text = f"%{value.name} overflows float32 on the calibration data: check weights and data"
+        raise CompileError([Diagnostic(owner.location, text)]) if owner else ValueError(text)
+    return Range().united(Range(low, high))
+
+
+def samples_of(graph: Graph, data: dict[str, Array]) -> Iterator[dict[str, Array]]:
+    """Yield the inputs of each run: name to array, from arrays whose first axis is N * batch.
+
+    Raises one CompileError for all that is wrong with *data*.
+    """
+    problems = [text for text in _problems(graph, data) if text]
+    if problems:
+        raise CompileError([Diagnostic(graph.location, f"calibration data: {t}") for t in problems])
+    for index in range(max(_counts(graph, data), default=0)):
+        yield {v.name: _slice(v, data[v.name], index) for v in graph.arguments}
+
+
+def _slice(value: Value, array: Array, index: int) -> Array:
+    if not value.tensor.rank:
+        return array[index]
+    batch = _batch(value)
+    return array[index * batch : (index + 1) * batch]
+
+
+def _counts(graph: Graph, data: dict[str, Array]) -> list[int]:
+    """Return how many runs each input's array is for."""
+    return [len(data[v.name]) // _batch(v) for v in graph.arguments]
+
+
+def _batch(value: Value) -> int:
+    return max(value.tensor.dims[0], 1) if value.tensor.rank else 1
+
+
+def _problems(graph: Graph, data: dict[str, Array]) -> Iterator[str]:
+    wanted = [v.name for v in graph.arguments]
+    for name in data:
+        if name not in wanted:
+            yield f"array {name!r} is no input of the graph, the inputs are {', '.join(wanted)}"
+    found = [_array_problem(v, data.get(v.name)) for v in graph.arguments]
+    yield from found
+    if not any(found) and len(set(_counts(graph, data))) > 1:
+        counts = zip(wanted, _counts(graph, data), strict=True)
+        yield f"inputs have different numbers of samples: {dict(counts)}"
+
+
+def _array_problem(value: Value, array: Array | None) -> str:
+    """Return what is wrong with the array of one input, or nothing."""
+    tensor = value.tensor
+    if array is None:
+        return f"there is no array for input {value.name!r}"
+    if array.dtype.kind != ("f" if tensor.dtype is DType.F32 else "i"):
+        return f"array {value.name!r} is {array.dtype}, expected {tensor.dtype.text}"
+    batch, rest = _batch(value), tensor.dims[1:]
+    fits = array.ndim == len(rest) + 1 and array.shape[1:] == rest
+    if not fits or not len(array) or len(array) % batch:
+        dims = "x".join(["N" if batch == 1 else f"(N*{batch})", *map(str, rest)])
+        return f"array {value.name!r} has shape {array.shape}, expected {dims} with N at least 1"
+    if not np.isfinite(array).all():
+        return f"array {value.name!r} holds NaN or infinity"
+    return ""

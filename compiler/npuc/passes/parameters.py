@@ -1,0 +1,83 @@
+"""Quantisation parameters from ranges and weights, and the codes that they give.
+
+Every scale is a float32 number held as a Python float, so that the text, the compiler and the
+device see the same value. real = (q - zero_point) * scale.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npuc.ir.core import Array
+from npuc.ir.types import Quant
+from npuc.reference import round_half_away
+
+__all__ = [
+    "ACTIVATION_HIGH",
+    "ACTIVATION_LOW",
+    "BIAS_LIMIT",
+    "SMALLEST_SCALE",
+    "WEIGHT_HIGH",
+    "activation_quant",
+    "bias_codes",
+    "channel_quant",
+    "least_scale",
+    "weight_codes",
+]
+
+ACTIVATION_LOW, ACTIVATION_HIGH = -128, 127
+WEIGHT_HIGH = 127
+SMALLEST_SCALE = 2.0**-100
+"""Ranges whose scale would be below this count as zero: their multipliers would vanish."""
+
+BIAS_LIMIT = 2**30
+"""Largest |bias| that is made: half of int32, the other half is left for the products."""
+
+
+def activation_quant(low: float, high: float) -> Quant:
+    """Return int8 parameters per tensor for values in [low, high].
+
+    The range is widened to hold 0, which becomes a code exactly. A range too small for a scale
+    (a tensor that is always zero) gets scale 1.
+    """
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    scale = float(np.float32((high - low) / (ACTIVATION_HIGH - ACTIVATION_LOW)))
+    if scale < SMALLEST_SCALE:
+        return Quant.per_tensor(1.0, 0)
+    point = int(round_half_away(ACTIVATION_LOW - low / scale))
+    return Quant.per_tensor(scale, min(max(point, ACTIVATION_LOW), ACTIVATION_HIGH))
+
+
+def channel_quant(weights: Array) -> Quant:
+    """Return symmetric int8 parameters for each index of axis 0: scale = max|w| / 127.
+
+    A channel without weights gets scale 0: the caller must choose one, see ``least_scale``.
+    """
+    peaks = np.abs(weights.reshape(len(weights), -1)).max(axis=1, initial=0.0)
+    scales = [float(np.float32(float(p) / WEIGHT_HIGH)) for p in peaks]
+    kept = tuple(s if s >= SMALLEST_SCALE else 0.0 for s in scales)
+    return Quant(kept, (0,) * len(kept), axis=0)
+
+
+def least_scale(bias: float, input_scale: float) -> float:
+    """Return the smallest float32 weight scale whose int32 bias stays within BIAS_LIMIT."""
+    exact = abs(bias) / (input_scale * BIAS_LIMIT)
+    rounded = np.float32(exact)
+    if float(rounded) < exact:
+        rounded = np.nextafter(rounded, np.float32(math.inf))
+    return float(rounded)
+
+
+def weight_codes(weights: Array, quant: Quant) -> Array:
+    """Return int8 codes in [-127, 127] of weights with symmetric parameters on axis 0."""
+    scales = np.asarray(quant.scales).reshape(-1, *[1] * (weights.ndim - 1))
+    codes = round_half_away(np.asarray(weights, np.float64) / scales)
+    return np.clip(codes, -WEIGHT_HIGH, WEIGHT_HIGH).astype(np.int8)
+
+
+def bias_codes(bias: Array, input_scale: float, quant: Quant) -> Array:
+    """Return the int32 bias: half away of b / (input_scale * weight_scale), in float64."""
+    units = input_scale * np.asarray(quant.scales)
+    return round_half_away(np.asarray(bias, np.float64) / units).astype(np.int32)

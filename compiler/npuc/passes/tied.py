@@ -1,0 +1,130 @@
+"""Which float values must be stored with the same parameters, and which parameters are given.
+
+Pools, reshapes, splits and copies move codes and do not rescale them, so that their results have
+their operand's parameters (LiteRT quantisation specification). A concat whose pieces are all free
+shares one range with them and becomes a copy as well.
+
+Invariant: the values of a group have at most one set of given parameters; where a tied op's two
+sides are given different ones they stay apart, and ``quantise`` rescales between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npuabi.enums import DType
+from npuc.ir.core import Graph, Op, Value
+from npuc.ir.types import Quant
+from npuc.ops.avg_pool2d import AvgPool2d
+from npuc.ops.concat import Concat
+from npuc.ops.dequantize import Dequantize
+from npuc.ops.expand import Expand
+from npuc.ops.flatten import Flatten
+from npuc.ops.global_avg_pool import GlobalAvgPool
+from npuc.ops.identity import Identity
+from npuc.ops.max_pool2d import MaxPool2d
+from npuc.ops.quantize import Quantize
+from npuc.ops.reshape import Reshape
+from npuc.ops.softmax import Softmax
+from npuc.ops.split import Split
+from npuc.passes.edit import activations, computes
+
+__all__ = ["FIXED", "TIED", "Groups", "float_activations", "groups_of"]
+
+TIED = (
+    AvgPool2d,
+    Expand,
+    Flatten,
+    GlobalAvgPool,
+    Identity,
+    MaxPool2d,
+    Reshape,
+    Split,
+)
+"""Ops whose results have their operand's parameters."""
+
+FIXED: dict[type[Op], Quant] = {Softmax: Quant.per_tensor(1 / 256, -128)}
+"""Ops whose result has the same parameters in every model."""
+
+
+class Groups:
+    """Disjoint sets of values; each set has given parameters or none."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Value, Value] = {}
+        self._given: dict[Value, Quant] = {}
+
+    def root(self, value: Value) -> Value:
+        """Return the value that stands for the group of *value*."""
+        while (parent := self._parent.get(value, value)) is not value:
+            self._parent[value] = self._parent.get(parent, parent)
+            value = parent
+        return value
+
+    def given(self, value: Value) -> Quant | None:
+        """Return the parameters given to the group of *value*."""
+        return self._given.get(self.root(value))
+
+    def give(self, value: Value, quant: Quant) -> None:
+        """Give parameters to the group of *value*."""
+        self._given[self.root(value)] = quant
+
+    def unite(self, left: Value, right: Value) -> None:
+        """Make one group of two, unless they are given different parameters."""
+        first, second = self.root(left), self.root(right)
+        quants = [q for q in (self.given(first), self.given(second)) if q is not None]
+        if first is second or len(set(quants)) > 1:
+            return
+        self._parent[second] = first
+        if quants:
+            self._given[first] = quants[0]
+
+
+def float_activations(graph: Graph) -> Iterator[Value]:
+    """Yield, once each and in order, the float values that ops compute with or produce."""
+    seen: set[Value] = set()
+    for op in graph.ops:
+        if not computes(op):
+            continue
+        for value in (*activations(op), *op.results):
+            if value not in seen and value.tensor.dtype is DType.F32:
+                seen.add(value)
+                yield value
+
+
+def groups_of(graph: Graph) -> Groups:
+    """Return the groups of *graph*'s float activations."""
+    groups = Groups()
+    for value in float_activations(graph):
+        quant = _given(value)
+        if quant is not None:
+            groups.give(value, quant)
+    for op in graph.ops:
+        if isinstance(op, TIED):
+            for result in op.results:
+                groups.unite(op.inputs[0], result)
+    for op in graph.ops:
+        if isinstance(op, Concat):
+            _unite_pieces(groups, op)
+    return groups
+
+
+def _unite_pieces(groups: Groups, concat: Op) -> None:
+    values = [concat.result, *concat.inputs]
+    if any(groups.given(v) is not None for v in values):
+        return
+    for piece in concat.inputs:
+        groups.unite(concat.result, piece)
+
+
+def _given(value: Value) -> Quant | None:
+    """Frozen parameters, those of the op, or those of a quantize or dequantize beside the value."""
+    if value.tensor.quant is not None:
+        return value.tensor.quant
+    if value.owner is not None and type(value.owner) in FIXED:
+        return FIXED[type(value.owner)]
+    beside = [user.result for user in value.users if isinstance(user, Quantize)]
+    if isinstance(value.owner, Dequantize):
+        beside = value.owner.inputs
+    quants = [v.tensor.quant for v in beside if v.tensor.dtype is DType.I8]
+    return next((q for q in quants if q is not None and q.axis is None), None)

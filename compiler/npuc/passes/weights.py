@@ -1,0 +1,132 @@
+"""Int8 weights and int32 biases of a convolution, and what is worth a warning about them.
+
+A channel's scale is max|w| / 127, except where
+- the bias would leave half of int32: the scale is raised until it fits (C07);
+- all weights are zero: the scale is chosen so that one unit of bias is 1/256 of an output step.
+
+A channel is noted (C33) when its weights keep less than 30 dB of signal to rounding noise, or when
+the largest swing that the input allows, sum|w| * 255 * input scale, is below 32 output steps: a
+uniform signal of n steps keeps 20 * log10(n) dB, which is 30 dB at 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from npuc.ir.core import Array
+from npuc.ir.types import Quant
+from npuc.passes.parameters import (
+    BIAS_LIMIT,
+    SMALLEST_SCALE,
+    bias_codes,
+    channel_quant,
+    least_scale,
+    weight_codes,
+)
+
+__all__ = ["MINIMUM_DB", "MINIMUM_STEPS", "Layer", "QuantisedLayer", "quantise_weights"]
+
+MINIMUM_DB = 30.0
+MINIMUM_STEPS = 32
+_BIAS_STEPS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A float layer: weights (O, ...), bias (O) or None, scales of its input and output."""
+
+    weights: Array
+    bias: Array | None
+    input_scale: float
+    output_scale: float
+    frozen: Quant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedLayer:
+    """Codes, their parameters, and texts for the user."""
+
+    weights: Array
+    bias: Array | None
+    quant: Quant
+    notes: tuple[str, ...]
+
+
+def quantise_weights(layer: Layer) -> QuantisedLayer:
+    """Return the int8 form of *layer*; frozen parameters are kept unless the bias does not fit."""
+    chosen = _per_channel(layer) if layer.frozen is not None else channel_quant(layer.weights)
+    filled = _filled(layer, chosen)
+    quant = _raised(layer, filled)
+    codes = weight_codes(layer.weights, quant)
+    bias = None if layer.bias is None else bias_codes(layer.bias, layer.input_scale, quant)
+    notes = (*_raise_notes(filled, quant), *_loss_notes(layer, codes, quant))
+    return QuantisedLayer(weights=codes, bias=bias, quant=quant, notes=notes)
+
+
+def _per_channel(layer: Layer) -> Quant:
+    """Spread frozen parameters over the channels; ValueError where the NPU cannot hold them."""
+    frozen = layer.frozen
+    channels = len(layer.weights)
+    if frozen is None or frozen.axis not in (None, 0):
+        raise ValueError(f"weights are quantised along axis 0 or as a whole, got {frozen}")
+    if any(frozen.zero_points):
+        raise ValueError("weights have zero point 0, requantise them symmetrically")
+    scales = frozen.scales * channels if len(frozen.scales) == 1 else frozen.scales
+    if len(scales) != channels:
+        raise ValueError(f"weights of {channels} channels have {len(scales)} scales")
+    return Quant(scales, (0,) * channels, axis=0)
+
+
+def _filled(layer: Layer, quant: Quant) -> Quant:
+    """Give channels without weights a scale that leaves the bias its precision."""
+    spare = float(np.float32(layer.output_scale / (layer.input_scale * _BIAS_STEPS)))
+    return replace(quant, scales=tuple(s or max(spare, SMALLEST_SCALE) for s in quant.scales))
+
+
+def _raised(layer: Layer, quant: Quant) -> Quant:
+    """Raise the scales whose bias would not fit."""
+    if layer.bias is None:
+        return quant
+    units = layer.input_scale * np.asarray(quant.scales)
+    tight = np.abs(layer.bias) > units * BIAS_LIMIT
+    scales = list(quant.scales)
+    for channel in np.flatnonzero(tight):
+        scales[channel] = least_scale(float(layer.bias[channel]), layer.input_scale)
+    return replace(quant, scales=tuple(scales))
+
+
+def _raise_notes(before: Quant, after: Quant) -> Iterator[str]:
+    pairs = enumerate(zip(before.scales, after.scales, strict=True))
+    raised = [(c, old, new) for c, (old, new) in pairs if old != new]
+    if raised:
+        channel, old, new = raised[0]
+        yield (
+            f"the weight scale of {_channels([c for c, *_ in raised])} is raised"
+            f" (channel {channel}: {old:.5g} to {new:.5g}) so that the bias fits int32"
+        )
+
+
+def _loss_notes(layer: Layer, codes: Array, quant: Quant) -> Iterator[str]:
+    flat = np.asarray(layer.weights, np.float64).reshape(len(codes), -1)
+    scales = np.asarray(quant.scales)
+    error = flat - codes.reshape(len(codes), -1) * scales[:, None]
+    signal, noise = (flat**2).sum(axis=1), (error**2).sum(axis=1)
+    lossy = np.flatnonzero(signal < noise * 10 ** (MINIMUM_DB / 10))
+    if len(lossy):
+        yield f"the weights of {_channels(lossy)} keep less than {MINIMUM_DB:g} dB in int8"
+    swing = np.abs(flat).sum(axis=1) * 255 * layer.input_scale / layer.output_scale
+    flat_out = np.flatnonzero((swing < MINIMUM_STEPS) & (signal > 0))
+    if len(flat_out):
+        yield (
+            f"{_channels(flat_out)} of the result uses fewer than {MINIMUM_STEPS} of 256 codes,"
+            " since other channels are much larger"
+        )
+
+
+def _channels(found: Array | list[int]) -> str:
+    """Name one channel, or the first of several."""
+    first = f"channel {int(found[0])}"
+    return first if len(found) == 1 else f"{len(found)} channels ({first} first)"
