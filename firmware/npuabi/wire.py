@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, IntFlag
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import construct as c
@@ -302,11 +303,11 @@ class Record:
 
     @classmethod
     def _member(cls, name: str, enum: Any, value: int) -> Any:
-        known = ~sum(enum) if issubclass(enum, IntFlag) else None
-        if (known is not None and value & known) or (known is None and value not in _values(enum)):
+        known = not value & ~_mask(enum) if issubclass(enum, IntFlag) else value in _members(enum)
+        if not known:
             text = f"{cls.__name__}.{name} is {value}, which is no {enum.__name__}"
             raise AbiError(ErrorCode.BAD_FIELD, text)
-        return enum(value)
+        return enum(value) if issubclass(enum, IntFlag) else _members(enum)[value]
 
 
 def seal(raw: bytes) -> bytes:
@@ -320,5 +321,11 @@ def sealed(raw: bytes) -> bool:
     return zlib.crc32(raw[:-4]) == int.from_bytes(raw[-4:], "little")
 
 
-def _values(enum: type[IntEnum]) -> frozenset[int]:
-    return frozenset(member.value for member in enum)
+@cache
+def _members(enum: type[IntEnum]) -> dict[int, IntEnum]:
+    return {member.value: member for member in enum}
+
+
+@cache
+def _mask(enum: type[IntFlag]) -> int:
+    return sum(member.value for member in enum)
