@@ -240,17 +240,20 @@ def _output_stationary(s: ConvShape, across: int, down: int, target: Target) -> 
 
 
 def _weight_stationary(s: ConvShape, across: int, down: int, target: Target) -> _Walk:
-    """16 of K x 16 outputs held while a chunk of pixels passes; the next tile loads meanwhile."""
+    """16 of K x 16 outputs held while a chunk of pixels passes; the next tile loads meanwhile.
+
+    The chunks are equal, so that none is too short to hide the load (196 = 4 x 49).
+    """
     chunk = target.accumulator_bytes // (LANES * _PARTIAL_SUM_BYTES * (2 if s.wide else 1))
     tiles, columns = _ceil(s.terms, LANES), _ceil(s.outputs, LANES)
     turns = tiles * _ceil(columns, down)
     load = _ceil(LANES * s.weight_bytes, STREAM_WORDS_PER_CYCLE)
-    full, rest = divmod(_ceil(s.pixels, across), chunk)
-    rate = _RATE[s.precision]
-    cycles = full * max(chunk * rate, load) + (max(rest * rate, load) if rest else 0)
+    pixels = _ceil(s.pixels, across)
+    chunks = _ceil(pixels, chunk)
+    cycles = turns * max(pixels * _RATE[s.precision], chunks * load)
     inputs = s.pixels * turns * s.input_bytes
-    weights = (full + (rest > 0)) * tiles * columns * LANES * s.weight_bytes
-    return turns * cycles, inputs, weights
+    weights = chunks * tiles * columns * LANES * s.weight_bytes
+    return cycles, inputs, weights
 
 
 def _conv(toa: Toa, operands: Operands, target: Target) -> Cost:

@@ -70,6 +70,27 @@ def test_pass_formula_gives_scale_sims_total_of_resnet18(mode: Mode, expected: i
     assert sum(pass_cycles(mode, *shape) for shape in resnet18()) == expected
 
 
+def resnet50() -> list[Shape]:
+    shapes, inputs = [conv(112, 3, 64, 7)], 64
+    for side, middle, count in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):
+        shapes.append(conv(side, inputs, 4 * middle, 1))
+        for block in range(count):
+            before = side if block or side == 56 else 2 * side
+            shapes.append(conv(before, inputs, middle, 1))
+            shapes.append(conv(side, middle, middle, 3))
+            shapes.append(conv(side, middle, 4 * middle, 1))
+            inputs = 4 * middle
+    return [*shapes, (1, 2048, 1000)]
+
+
+def test_resnet50_in_the_better_mode_of_each_layer_meets_the_known_bound() -> None:
+    cycles = 0
+    for m, k, n in resnet50():
+        costs = [conv_cost(mode, ConvShape(m, k, n), EDGE) for mode in (OS, WS)]
+        cycles += min(max(c[0], -(-max(c[1:]) // 2)) for c in costs)
+    assert cycles == pytest.approx(16.09e6, rel=0.005)
+
+
 def test_a_mode_without_a_pass_formula_is_refused() -> None:
     with pytest.raises(ValueError, match="DEPTHWISE"):
         pass_cycles(Mode.DEPTHWISE, 16, 16, 16)
@@ -175,6 +196,11 @@ def test_weight_stationary_of_one_pixel_waits_for_its_weights() -> None:
     work = conv_work(WS, conv_tensors(1, 64, 16, 1), 1)
     assert work.compute_cycles == 4 * 8
     assert work.alone_cycles == 4 * 16, "the weights lie in one bank: a word a cycle"
+
+
+def test_weight_stationary_cuts_pixels_into_equal_chunks() -> None:
+    cycles, inputs, weights = conv_cost(WS, ConvShape(pixels=68, terms=16, outputs=16), EDGE)
+    assert (cycles, inputs, weights) == (68, 68, 2 * 16)
 
 
 def test_wide_sums_halve_the_pixels_that_a_tile_is_held_for() -> None:
