@@ -1,0 +1,39 @@
+"""One kernel an opcode, and the table that boot and engine look them up in."""
+
+from __future__ import annotations
+
+from npuabi.enums import Opcode
+from npufw.kernels.add import ADD
+from npufw.kernels.avg_pool import AVG_POOL
+from npufw.kernels.base import Kernel
+from npufw.kernels.conv import CONV
+from npufw.kernels.copy import COPY
+from npufw.kernels.depthwise import DEPTHWISE
+from npufw.kernels.dequantize import DEQUANTIZE
+from npufw.kernels.dma import DMA_IN, DMA_OUT
+from npufw.kernels.global_avg_pool import GLOBAL_AVG_POOL
+from npufw.kernels.max_pool import MAX_POOL
+from npufw.kernels.quantize import QUANTIZE
+from npufw.kernels.rescale import RESCALE
+from npufw.kernels.softmax import SOFTMAX
+
+__all__ = ["KERNELS"]
+
+_ALL = (
+    DMA_IN,
+    DMA_OUT,
+    CONV,
+    DEPTHWISE,
+    MAX_POOL,
+    AVG_POOL,
+    GLOBAL_AVG_POOL,
+    ADD,
+    RESCALE,
+    COPY,
+    QUANTIZE,
+    DEQUANTIZE,
+    SOFTMAX,
+)
+
+KERNELS: dict[Opcode, Kernel] = {kernel.opcode: kernel for kernel in _ALL}
+"""Every opcode of the ABI."""

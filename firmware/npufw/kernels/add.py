@@ -1,0 +1,53 @@
+"""ADD: two int8 tensors, each with its own scale; a dim of 1 is repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from npuabi.enums import Opcode, Unit
+from npuabi.errors import ErrorCode
+from npufw.kernels import residual
+from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.layout import pixels
+from npufw.kernels.params import head
+from npufw.kernels.requant import clamp_fits, clamped
+from npufw.kernels.vector import ACTIVATIONS, I8, I32, PLAIN, head_only
+
+__all__ = ["ADD"]
+
+
+def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
+    params = head(arrays.parameters, step.where)
+    one = pixels(arrays.input, step.input)
+    other = pixels(arrays.residual, step.operand("residual"))
+    scaling = residual.first(params, params.input_zero_point), residual.second(params)
+    total = residual.add(one, other, scaling, params, step.rounding)
+    return clamped(total, step).transpose(0, 3, 1, 2)
+
+
+def _broadcast(step: Step) -> Fault:
+    one, other, out = step.input, step.operand("residual"), step.output
+    for a, b, c in zip(one.dims, other.dims, out.dims, strict=True):
+        if a not in (1, c) or b not in (1, c) or c not in (a, b):
+            text = f"{dims_text(one)} and {dims_text(other)} do not give {dims_text(out)}"
+            return ErrorCode.BAD_DIMS, text
+    return None
+
+
+ADD = Kernel(
+    opcode=Opcode.ADD,
+    unit=Unit.VECTOR,
+    required=frozenset({"input", "parameters", "residual", "output"}),
+    run=_run,
+    rules=(
+        operand_is("input", I8, ACTIVATIONS),
+        operand_is("residual", I8, ACTIVATIONS),
+        operand_is("parameters", I32, PLAIN),
+        operand_is("output", I8, ACTIVATIONS),
+        _broadcast,
+        head_only,
+        clamp_fits,
+    ),
+)

@@ -1,0 +1,163 @@
+"""What a kernel is: the operands it needs, the rules its records obey, and the computation.
+
+Invariant: rules are data. A rule takes a step and returns a fault (code and text), or None when
+it holds; boot walks them all before anything runs, so ``run`` never meets a bad shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import DType, Layout, Mode, Opcode, Precision, Rounding, Unit
+from npuabi.errors import ErrorCode
+from npuabi.records import TensorDescriptor, Toa
+from npuabi.target import Target
+from npufw.errors import FirmwareError
+
+__all__ = [
+    "OPERANDS",
+    "Arrays",
+    "Fault",
+    "Kernel",
+    "Rule",
+    "Step",
+    "Sums",
+    "dims_text",
+    "operand_is",
+]
+
+OPERANDS = ("input", "weights", "parameters", "residual", "output")
+"""Names of a TOA's tensors, in the order of its ``tensors`` field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One TOA with its tensor records resolved. ``where`` names it in refusals."""
+
+    index: int
+    toa: Toa
+    tensors: tuple[TensorDescriptor | None, ...]
+    rounding: Rounding
+    target: Target
+    where: str
+
+    def operand(self, name: str) -> TensorDescriptor:
+        """Return the operand of that name, which the TOA must have."""
+        tensor = self.tensors[OPERANDS.index(name)]
+        if tensor is None:
+            text = f"{self.where}: {self.toa.opcode.name.lower()} has no {name} operand"
+            raise FirmwareError(ErrorCode.BAD_OPERANDS, text)
+        return tensor
+
+    @property
+    def input(self) -> TensorDescriptor:
+        """The first operand."""
+        return self.operand("input")
+
+    @property
+    def output(self) -> TensorDescriptor:
+        """The result."""
+        return self.operand("output")
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """Kernel, stride and dilation along H."""
+        return self.toa.kernel[0], self.toa.stride[0], self.toa.dilation[0]
+
+    @property
+    def columns(self) -> tuple[int, int, int]:
+        """Kernel, stride and dilation along W."""
+        return self.toa.kernel[1], self.toa.stride[1], self.toa.dilation[1]
+
+
+@dataclass(slots=True)
+class Sums:
+    """Accumulators of the MAC unit: sums left by a range of K that did not write."""
+
+    values: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrays:
+    """Views of a step's operands (``counts + inner``), and the MAC unit's sums.
+
+    An operand that the TOA does not have is an empty array.
+    """
+
+    input: NDArray[Any]
+    weights: NDArray[Any]
+    parameters: NDArray[Any]
+    residual: NDArray[Any]
+    output: NDArray[Any]
+    sums: Sums
+
+
+Fault = tuple[ErrorCode, str] | None
+"""What is wrong: the code and the rule in words."""
+
+Rule = Callable[[Step], Fault]
+"""Returns what is wrong with a step, or None."""
+
+_INT8 = frozenset({Precision.INT8})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One opcode. ``run`` returns logical N, C, H, W, or the storage's shape when ``raw``.
+
+    ``run`` returns None when the sums stay in the accumulators.
+    """
+
+    opcode: Opcode
+    unit: Unit
+    required: frozenset[str]
+    run: Callable[[Step, Arrays], NDArray[Any] | None]
+    rules: tuple[Rule, ...]
+    optional: frozenset[str] = frozenset()
+    modes: frozenset[Mode] = frozenset({Mode.NONE})
+    precisions: frozenset[Precision] = field(default=_INT8)
+    raw: bool = False
+
+    def check(self, step: Step) -> None:
+        """Raise FirmwareError at the first rule that *step* breaks, with that rule's code."""
+        for rule in self.rules:
+            fault = rule(step)
+            if fault is not None:
+                name = self.opcode.name.lower()
+                raise FirmwareError(fault[0], f"{step.where}: {name}: {fault[1]}")
+
+
+def dims_text(tensor: TensorDescriptor) -> str:
+    """Return the dims as refusals write them: ``(1,16,8,8)``."""
+    return "(" + ",".join(map(str, tensor.dims)) + ")"
+
+
+def operand_is(
+    name: str, dtypes: frozenset[DType], layouts: frozenset[Layout], *, lane_zero: bool = False
+) -> Rule:
+    """Return the rule that operand *name*, when present, has one of these dtypes and layouts."""
+
+    def rule(step: Step) -> Fault:
+        tensor = step.tensors[OPERANDS.index(name)]
+        if tensor is None:
+            return None
+        if tensor.dtype not in dtypes:
+            text = f"{name} is {tensor.dtype.text}, expected {_words(dtypes)}"
+            return ErrorCode.BAD_DTYPE, text
+        if tensor.layout not in layouts:
+            text = f"{name} lies as {tensor.layout.name.lower()}, expected {_words(layouts)}"
+            return ErrorCode.BAD_LAYOUT, text
+        if lane_zero and tensor.lane:
+            return ErrorCode.BAD_LAYOUT, f"{name} starts at lane {tensor.lane}, expected lane 0"
+        return None
+
+    return rule
+
+
+def _words(members: frozenset[Any]) -> str:
+    return " or ".join(m.name.lower() for m in sorted(members))

@@ -1,0 +1,152 @@
+"""CONV: a stripe of a convolution or dense layer, over one range of its input channels.
+
+acc = sum((x - x_zp) * w) + bias, then out = clamp(requantise(acc) + zp). The sum runs over raw
+codes; the zero point enters once a channel as -x_zp * sum(w), and pads hold the zero point.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
+from npuabi.errors import ErrorCode
+from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.layout import pixels
+from npufw.kernels.params import channel_blocks, head
+from npufw.kernels.requant import clamp_fits, conv_parameters, held, residual_fits, written
+from npufw.kernels.sums import cuts_of, exact_product
+from npufw.kernels.window import exact_window, padded
+
+__all__ = ["CONV"]
+
+_BLOCK = 1 << 22
+"""Elements of one im2col copy; larger stripes go in blocks of output rows."""
+
+_WEIGHTS_OF = {Layout.NCHW16C: Layout.OIHW16I16O, Layout.NHWC: Layout.OIHW16O}
+
+
+def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
+    params = head(arrays.parameters, step.where)
+    blocks = channel_blocks(arrays.parameters, step.output.dims[1], step.where)
+    weights = _matrix(arrays.weights, step)
+    zero = params.input_zero_point
+    padding = padded(pixels(arrays.input, step.input), step.toa.pads, zero, np.float32)
+    sums = _products(padding, weights, step)
+    sums -= zero * weights.sum(axis=0, dtype=np.float64).astype(np.int64)
+    sums += blocks.bias if step.toa.flags & ToaFlag.CLEAR else np.asarray(arrays.sums.values)
+    sums = held(sums, step)
+    arrays.sums.values = sums
+    if not step.toa.flags & ToaFlag.WRITE:
+        return None
+    return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
+
+
+def _matrix(view: NDArray[Any], step: Step) -> NDArray[np.float32]:
+    # (K, O), K in the order of the taps, then the channels; the blocks' tails are cut off.
+    tensor = step.operand("weights")
+    o, i, kh, kw = tensor.dims
+    if tensor.layout is Layout.OIHW16I16O:
+        blocks = view.transpose(2, 3, 1, 4, 0, 5)
+        rows = blocks.shape[2] * blocks.shape[3]
+    else:
+        blocks = view.transpose(2, 3, 1, 0, 4)
+        rows = i
+    whole = blocks.reshape(kh, kw, rows, -1)[:, :, :i, :o]
+    return whole.astype(np.float32).reshape(kh * kw * i, o)
+
+
+def _products(
+    values: NDArray[np.float32], weights: NDArray[np.float32], step: Step
+) -> NDArray[np.int64]:
+    n, o, oh, ow = step.output.dims
+    k, starts = weights.shape[0], cuts_of(weights)
+    windows = _windows(values, step)
+    rows = max(1, _BLOCK // (n * ow * k))
+    if rows >= oh:
+        return exact_product(windows.reshape(-1, k), weights, starts).reshape(n, oh, ow, o)
+    out = np.empty((n, oh, ow, o), np.int64)
+    for row in range(0, oh, rows):
+        block = windows[:, row : row + rows].reshape(-1, k)
+        out[:, row : row + rows] = exact_product(block, weights, starts).reshape(n, -1, ow, o)
+    return out
+
+
+def _windows(values: NDArray[np.float32], step: Step) -> NDArray[np.float32]:
+    # N, OH, OW, KH, KW, C: a view; reshaping it is the one bulk copy, and none for 1x1.
+    (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
+    _, _, oh, ow = step.output.dims
+    reach = (dh * (kh - 1) + 1, dw * (kw - 1) + 1)
+    windows = sliding_window_view(values, reach, axis=(1, 2))
+    windows = windows[:, ::sh, ::sw, :, ::dh, ::dw][:, :oh, :ow]
+    return windows.transpose(0, 1, 2, 4, 5, 3)
+
+
+def _channels(step: Step) -> Fault:
+    weights = step.operand("weights")
+    expected = (step.output.dims[1], step.input.dims[1], *step.toa.kernel)
+    if weights.dims != expected:
+        wanted = "(" + ",".join(map(str, expected)) + ")"
+        return ErrorCode.BAD_DIMS, f"weights are {dims_text(weights)}, expected {wanted}"
+    if step.input.dims[0] != step.output.dims[0]:
+        return ErrorCode.BAD_DIMS, "input and output differ in N"
+    return None
+
+
+def _layouts(step: Step) -> Fault:
+    layout = step.operand("weights").layout
+    if layout is not _WEIGHTS_OF[step.input.layout]:
+        text = (
+            f"weights lie as {layout.name.lower()}, the input as {step.input.layout.name.lower()}"
+        )
+        return ErrorCode.BAD_LAYOUT, text
+    return None
+
+
+def _groups(step: Step) -> Fault:
+    if step.toa.groups != 1:
+        return ErrorCode.BAD_WINDOW, f"groups are lowered by the compiler, got {step.toa.groups}"
+    return None
+
+
+def _accumulators(step: Step) -> Fault:
+    whole = ToaFlag.CLEAR | ToaFlag.WRITE
+    if step.toa.flags & whole == whole:
+        return None
+    n, c, h, w = step.output.dims
+    sums, size = n * c * h * w, 8 if step.toa.flags & ToaFlag.WIDE else 4
+    room = step.target.accumulator_bytes * step.target.arrays // size
+    if sums > room:
+        text = f"a range of K leaves {sums} sums, the accumulators hold {room}"
+        return ErrorCode.BAD_PRECISION, text
+    return None
+
+
+_I8, _BRICKS = frozenset({DType.I8}), frozenset({Layout.NCHW16C})
+
+CONV = Kernel(
+    opcode=Opcode.CONV,
+    unit=Unit.MAC,
+    required=frozenset({"input", "weights", "parameters", "output"}),
+    optional=frozenset({"residual"}),
+    modes=frozenset({Mode.OUTPUT_STATIONARY, Mode.WEIGHT_STATIONARY}),
+    run=_run,
+    rules=(
+        operand_is("input", _I8, frozenset(_WEIGHTS_OF), lane_zero=True),
+        operand_is("weights", _I8, frozenset(_WEIGHTS_OF.values())),
+        operand_is("parameters", frozenset({DType.I32}), frozenset({Layout.NCHW})),
+        operand_is("residual", _I8, _BRICKS, lane_zero=True),
+        operand_is("output", _I8, _BRICKS, lane_zero=True),
+        _layouts,
+        _channels,
+        exact_window,
+        _groups,
+        conv_parameters,
+        residual_fits,
+        clamp_fits,
+        _accumulators,
+    ),
+)

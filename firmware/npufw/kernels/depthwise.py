@@ -1,0 +1,89 @@
+"""DEPTHWISE: each channel has its own kernel; sums and requantisation are those of CONV."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
+from npuabi.errors import ErrorCode
+from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.layout import pixels
+from npufw.kernels.params import channel_blocks, head
+from npufw.kernels.requant import clamp_fits, conv_parameters, held, residual_fits, written
+from npufw.kernels.sums import EXACT
+from npufw.kernels.window import exact_window, padded, same_batch_and_channels
+
+__all__ = ["DEPTHWISE"]
+
+_PRODUCT = 255 * 128
+
+
+def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
+    params = head(arrays.parameters, step.where)
+    blocks = channel_blocks(arrays.parameters, step.output.dims[1], step.where)
+    # The zero point is subtracted first, so pads are 0; up to 514 taps are exact in float32,
+    # and any number (at most 255 x 255) in float64.
+    kh, kw = step.toa.kernel
+    dtype = np.float32 if kh * kw * _PRODUCT < EXACT else np.float64
+    values = pixels(arrays.input, step.input).astype(np.int16) - params.input_zero_point
+    sums = _taps(padded(values, step.toa.pads, 0, dtype), arrays, step)
+    sums = held(sums + blocks.bias, step)
+    return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
+
+
+def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[np.int64]:
+    weights = pixels(arrays.weights, step.operand("weights"))[0].astype(values.dtype)
+    (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
+    n, c, oh, ow = step.output.dims
+    sums = np.zeros((n, oh, ow, c), values.dtype)
+    for i in range(kh):
+        rows = values[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh]
+        for j in range(kw):
+            sums += rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] * weights[i, j]
+    return sums.astype(np.int64)
+
+
+def _channels(step: Step) -> Fault:
+    weights, channels = step.operand("weights"), step.input.dims[1]
+    if weights.dims != (1, channels, *step.toa.kernel):
+        text = f"weights are {dims_text(weights)}, the input {dims_text(step.input)}"
+        return ErrorCode.BAD_DIMS, text
+    if step.toa.groups != channels % 65536:
+        return ErrorCode.BAD_WINDOW, f"groups is {step.toa.groups}, expected {channels} mod 65536"
+    return None
+
+
+def _whole_sums(step: Step) -> Fault:
+    whole = ToaFlag.CLEAR | ToaFlag.WRITE
+    if step.toa.flags & whole != whole:
+        return ErrorCode.BAD_PRECISION, "has no ranges of K: clear and write go together"
+    return None
+
+
+_I8, _BRICKS = frozenset({DType.I8}), frozenset({Layout.NCHW16C})
+
+DEPTHWISE = Kernel(
+    opcode=Opcode.DEPTHWISE,
+    unit=Unit.MAC,
+    required=frozenset({"input", "weights", "parameters", "output"}),
+    optional=frozenset({"residual"}),
+    modes=frozenset({Mode.DEPTHWISE}),
+    run=_run,
+    rules=(
+        operand_is("input", _I8, _BRICKS, lane_zero=True),
+        operand_is("weights", _I8, _BRICKS, lane_zero=True),
+        operand_is("parameters", frozenset({DType.I32}), frozenset({Layout.NCHW})),
+        operand_is("residual", _I8, _BRICKS, lane_zero=True),
+        operand_is("output", _I8, _BRICKS, lane_zero=True),
+        same_batch_and_channels,
+        _channels,
+        exact_window,
+        conv_parameters,
+        residual_fits,
+        clamp_fits,
+        _whole_sums,
+    ),
+)

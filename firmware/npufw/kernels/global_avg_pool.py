@@ -1,0 +1,51 @@
+"""GLOBAL_AVG_POOL: the mean code of each channel, rounded as AVG_POOL rounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import Opcode, Unit
+from npuabi.errors import ErrorCode
+from npufw.kernels.avg_pool import mean_codes
+from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.layout import pixels
+from npufw.kernels.params import head
+from npufw.kernels.requant import clamp_fits, clamped
+from npufw.kernels.vector import BRICKS, I8, I32, PLAIN, head_only
+
+__all__ = ["GLOBAL_AVG_POOL"]
+
+
+def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
+    zero = head(arrays.parameters, step.where).input_zero_point
+    values = pixels(arrays.input, step.input)
+    count = np.array(values.shape[1] * values.shape[2], np.int64)
+    sums = values.sum(axis=(1, 2), dtype=np.int64) - count * zero
+    return clamped(mean_codes(sums, count, zero, step.rounding), step)[:, :, None, None]
+
+
+def _one_pixel(step: Step) -> Fault:
+    n, c, _, _ = step.input.dims
+    if step.output.dims != (n, c, 1, 1):
+        text = f"output is {dims_text(step.output)}, expected ({n},{c},1,1)"
+        return ErrorCode.BAD_DIMS, text
+    return None
+
+
+GLOBAL_AVG_POOL = Kernel(
+    opcode=Opcode.GLOBAL_AVG_POOL,
+    unit=Unit.VECTOR,
+    required=frozenset({"input", "parameters", "output"}),
+    run=_run,
+    rules=(
+        operand_is("input", I8, BRICKS),
+        operand_is("parameters", I32, PLAIN),
+        operand_is("output", I8, BRICKS),
+        _one_pixel,
+        head_only,
+        clamp_fits,
+    ),
+)

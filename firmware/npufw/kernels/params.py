@@ -1,0 +1,83 @@
+"""Reading a parameters tensor: the OpParams head, then the channels' blocks.
+
+A convolution's parameters are int32: 16 words of OpParams, then for every 16 output channels
+bias[16], multiplier[16], shift[16]. The values come from memory at run time, so their ranges are
+checked here and not at boot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.errors import ErrorCode
+from npuabi.fixedpoint import INT32_MIN, MAX_SHIFT, MIN_SHIFT
+from npuabi.geometry import LANES
+from npuabi.records import OpParams
+from npufw.errors import FirmwareError
+
+__all__ = ["HEAD_WORDS", "ChannelBlocks", "channel_blocks", "conv_words", "head"]
+
+HEAD_WORDS = OpParams.SIZE // 4
+"""int32 words of the OpParams head."""
+
+_BLOCK_WORDS = 3 * LANES
+_SHIFTS = (MIN_SHIFT, MAX_SHIFT)
+_CODES = (-128, 127)
+_RANGES: dict[str, tuple[int, int]] = {
+    "input_zero_point": _CODES,
+    "residual_zero_point": _CODES,
+    "inner_zero_point": _CODES,
+    "output_zero_point": _CODES,
+    "input_shift": _SHIFTS,
+    "residual_shift": _SHIFTS,
+    "output_shift": _SHIFTS,
+    "left_shift": (0, 24),
+    "diff_min": (INT32_MIN, 0),
+}
+
+
+def conv_words(channels: int) -> int:
+    """Return the int32 words of a convolution's parameters for *channels* outputs."""
+    return HEAD_WORDS + _BLOCK_WORDS * -(-channels // LANES)
+
+
+def head(words: NDArray[Any], where: str) -> OpParams:
+    """Return the OpParams at the start of *words* (int32).
+
+    Raises FirmwareError BAD_MULTIPLIER when a value is out of its range.
+    """
+    row = np.frombuffer(words.reshape(-1)[:HEAD_WORDS].tobytes(), OpParams.DTYPE)
+    params = OpParams(**dict(zip(OpParams.FIELDS, row[0].item(), strict=True)))
+    for name, (low, high) in _RANGES.items():
+        value = getattr(params, name)
+        if not low <= value <= high:
+            text = f"{where}: parameters: {name} is {value}, outside {low} to {high}"
+            raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
+    return params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelBlocks:
+    """Bias, multiplier and shift of each output channel, int64 arrays of shape (O,)."""
+
+    bias: NDArray[np.int64]
+    multiplier: NDArray[np.int64]
+    shift: NDArray[np.int64]
+
+
+def channel_blocks(words: NDArray[Any], channels: int, where: str) -> ChannelBlocks:
+    """Return the blocks that follow the head, for *channels* output channels.
+
+    Raises FirmwareError BAD_MULTIPLIER when a shift is out of range.
+    """
+    blocks = words.reshape(-1)[HEAD_WORDS:].reshape(-1, 3, LANES).astype(np.int64)
+    bias, multiplier, shift = (blocks[:, i].reshape(-1)[:channels] for i in range(3))
+    low, high = _SHIFTS
+    if shift.min() < low or shift.max() > high:
+        text = f"{where}: parameters: a channel's shift is outside {low} to {high}"
+        raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
+    return ChannelBlocks(bias=bias, multiplier=multiplier, shift=shift)

@@ -1,0 +1,82 @@
+"""From a convolution's sums to its int8 output, with the fused residual add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import ToaFlag
+from npuabi.errors import ErrorCode
+from npuabi.fixedpoint import apply
+from npuabi.records import OpParams
+from npufw.kernels import residual
+from npufw.kernels.base import Arrays, Fault, Step, dims_text
+from npufw.kernels.layout import pixels
+from npufw.kernels.params import ChannelBlocks, conv_words
+
+__all__ = ["clamp_fits", "clamped", "conv_parameters", "held", "residual_fits", "written"]
+
+_INT8 = (-128, 127)
+
+
+def clamped(values: NDArray[Any], step: Step) -> NDArray[np.int8]:
+    """Return *values* held within the TOA's clamp, as int8."""
+    low, high = step.toa.clamp
+    return np.asarray(np.clip(values, low, high), np.int8)
+
+
+def held(sums: NDArray[np.int64], step: Step) -> NDArray[np.int64]:
+    """Return *sums* as the accumulators hold them: int32 wraps, WIDE keeps 64 bits.
+
+    Wrapping once at the end equals wrapping at each addition. The compiler proves that a blob's
+    sums never wrap; this is what the machine would do with one that lies.
+    """
+    if step.toa.flags & ToaFlag.WIDE:
+        return sums
+    return sums.astype(np.int32).astype(np.int64)
+
+
+def written(
+    sums: NDArray[np.int64], step: Step, arrays: Arrays, params: OpParams, blocks: ChannelBlocks
+) -> NDArray[np.int8]:
+    """Return the output of N, H, W, C *sums*: requantise, add the residual if any, clamp."""
+    wide = bool(step.toa.flags & ToaFlag.WIDE)
+    scaled = apply(sums, blocks.multiplier, blocks.shift, step.rounding, wide=wide)
+    if not step.toa.flags & ToaFlag.RESIDUAL:
+        scaled += params.output_zero_point
+        return clamped(scaled, step)
+    scaled += params.inner_zero_point
+    inner = np.clip(scaled, max(params.inner_low, -128), min(params.inner_high, 127))
+    other = pixels(arrays.residual, step.operand("residual"))
+    scaling = residual.first(params, params.inner_zero_point), residual.second(params)
+    return clamped(residual.add(inner, other, scaling, params, step.rounding), step)
+
+
+def clamp_fits(step: Step) -> Fault:
+    """Rule: the clamp is a range of int8."""
+    low, high = step.toa.clamp
+    if _INT8[0] <= low <= high <= _INT8[1]:
+        return None
+    return ErrorCode.BAD_SCALE, f"clamp {low} to {high} is no range of int8"
+
+
+def conv_parameters(step: Step) -> Fault:
+    """Rule: parameters are dense int32 words, the head and a block for each 16 channels."""
+    tensor, words = step.operand("parameters"), conv_words(step.output.dims[1])
+    if tensor.dims != (1, 1, 1, words) or tensor.strides[3] != tensor.dtype.size:
+        text = f"parameters are {dims_text(tensor)}, expected (1,1,1,{words}) without gaps"
+        return ErrorCode.BAD_DIMS, text
+    return None
+
+
+def residual_fits(step: Step) -> Fault:
+    """Rule: a residual comes with its flag and has the output's dims."""
+    flag, tensor = bool(step.toa.flags & ToaFlag.RESIDUAL), step.tensors[3]
+    if flag != (tensor is not None):
+        return ErrorCode.BAD_OPERANDS, "residual flag and residual operand do not go together"
+    if tensor is not None and tensor.dims != step.output.dims:
+        text = f"residual is {dims_text(tensor)}, the output {dims_text(step.output)}"
+        return ErrorCode.BAD_DIMS, text
+    return None

@@ -1,0 +1,80 @@
+"""The ADD of two int8 operands: LiteRT's three multipliers, or float32 when rounding is EVEN.
+
+ADD and a convolution's fused residual both end here. An int8 operand has 256 codes, so its scaled
+value is looked up in a table computed by the same rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import Rounding
+from npuabi.errors import AbiError, ErrorCode
+from npuabi.fixedpoint import apply, scale_of
+from npuabi.records import OpParams
+
+__all__ = ["CODES", "Operand", "add", "first", "second", "table_index"]
+
+CODES = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
+"""The int8 code of each byte."""
+
+_FAR = np.float32(1 << 30)
+"""Beyond every int8 code, and exact in float32."""
+
+Operand = tuple[int, int, int]
+"""Zero point, multiplier and shift of an operand of an add."""
+
+
+def table_index(codes: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return int8 *codes* as indices of a table in the order of CODES."""
+    return codes.astype(np.int8, copy=False).view(np.uint8)
+
+
+def first(params: OpParams, zero_point: int) -> Operand:
+    """Return the first operand's scaling; a fused residual's has the inner zero point."""
+    return zero_point, params.input_multiplier, params.input_shift
+
+
+def second(params: OpParams) -> Operand:
+    """Return the second operand's scaling."""
+    return params.residual_zero_point, params.residual_multiplier, params.residual_shift
+
+
+def add(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    scaling: tuple[Operand, Operand],
+    params: OpParams,
+    rounding: Rounding,
+) -> NDArray[np.int64]:
+    """Return the unclamped sum, output zero point included, of int8 codes that broadcast."""
+    if rounding is Rounding.EVEN:
+        with np.errstate(over="ignore"):
+            real = np.rint(_real(a, scaling[0]) + _real(b, scaling[1]))
+        return np.asarray(np.clip(real, -_FAR, _FAR).astype(np.int64) + params.output_zero_point)
+    shifted = params.left_shift
+    total = _scaled(a, scaling[0], shifted, rounding) + _scaled(b, scaling[1], shifted, rounding)
+    out = apply(total, params.output_multiplier, params.output_shift, rounding)
+    return np.asarray(out + params.output_zero_point)
+
+
+def _scaled(
+    codes: NDArray[Any], operand: Operand, left_shift: int, rounding: Rounding
+) -> NDArray[np.int64]:
+    zero_point, multiplier, shift = operand
+    table = apply((CODES - zero_point) << left_shift, multiplier, shift, rounding)
+    return np.asarray(table[table_index(codes)])
+
+
+def _real(codes: NDArray[Any], operand: Operand) -> NDArray[np.float32]:
+    zero_point, multiplier, _ = operand
+    scale = scale_of(multiplier)
+    if not 0 <= scale < np.inf:
+        raise AbiError(
+            ErrorCode.BAD_MULTIPLIER, f"a float32 scale is {scale}, below 0 or not finite"
+        )
+    table = (CODES - zero_point).astype(np.float32) * scale
+    return np.asarray(table[table_index(codes)], np.float32)

@@ -1,0 +1,35 @@
+"""What the vector unit's kernels share: operand tables, the rules of parameters and dims."""
+
+from __future__ import annotations
+
+from npuabi.enums import DType, Layout
+from npuabi.errors import ErrorCode
+from npufw.kernels.base import Fault, Step, dims_text
+from npufw.kernels.params import HEAD_WORDS
+
+__all__ = ["ACTIVATIONS", "BRICKS", "F32", "I8", "I32", "PLAIN", "head_only", "same_dims"]
+
+I8 = frozenset({DType.I8})
+I32 = frozenset({DType.I32})
+F32 = frozenset({DType.F32})
+BRICKS = frozenset({Layout.NCHW16C})
+PLAIN = frozenset({Layout.NCHW})
+ACTIVATIONS = frozenset({Layout.NCHW, Layout.NHWC, Layout.NCHW16C})
+
+
+def head_only(step: Step) -> Fault:
+    """Rule: the parameters are at least the 16 dense words of OpParams."""
+    tensor = step.operand("parameters")
+    fits = tensor.dims[:3] == (1, 1, 1) and tensor.dims[3] >= HEAD_WORDS
+    if not fits or tensor.strides[3] != tensor.dtype.size:
+        text = f"parameters are {dims_text(tensor)}, expected (1,1,1,{HEAD_WORDS}) without gaps"
+        return ErrorCode.BAD_DIMS, text
+    return None
+
+
+def same_dims(step: Step) -> Fault:
+    """Rule: input and output have the same dims."""
+    if step.input.dims == step.output.dims:
+        return None
+    text = f"input is {dims_text(step.input)}, the output {dims_text(step.output)}"
+    return ErrorCode.BAD_DIMS, text
