@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 __all__ = ["UNKNOWN", "CompileError", "Diagnostic", "Location"]
 
+_SHOWN = 160
+"""Characters of a source line that a diagnostic shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -42,8 +45,19 @@ class Diagnostic:
         head = f"{self.location}: {self.severity}: {self.text}"
         if not self.source:
             return head
-        caret = " " * max(self.location.column - 1, 0) + "^"
-        return f"{head}\n  {self.source}\n  {caret}"
+        shown, offset = _window(self.source, self.location.column)
+        return f"{head}\n  {shown}\n  {' ' * offset}^"
+
+
+def _window(source: str, column: int) -> tuple[str, int]:
+    """Return the part of a line around *column* that a terminal can show, and the caret's offset.
+
+    What a terminal would act upon (tabs, escapes) is shown as a blank or a mark.
+    """
+    offset = max(column - 1, 0)
+    start = max(0, offset - _SHOWN // 2) if len(source) > _SHOWN else 0
+    part = source[start : start + _SHOWN].replace("\t", " ")
+    return "".join(c if c.isprintable() else "\ufffd" for c in part), offset - start
 
 
 class CompileError(Exception):

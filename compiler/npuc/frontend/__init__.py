@@ -1,0 +1,1 @@
+"""Front ends: from a file that users write to a checked graph."""

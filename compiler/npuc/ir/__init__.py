@@ -1,0 +1,1 @@
+"""The intermediate representation: values, ops, graphs and what walks them."""

@@ -1,0 +1,114 @@
+"""Runs a graph with the ops' own references: slow, obviously right, the truth of every level.
+
+Invariant: a value is held no longer than until its last reader has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from npuabi.enums import DType, Rounding
+from npuc.diagnostics import CompileError
+from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.types import TensorType
+
+__all__ = ["evaluate"]
+
+Observer = Callable[[Value, Array], None]
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    rounding: Rounding,
+    observe: Observer | None = None,
+) -> dict[str, Array]:
+    """Return the outputs by name, in graph order.
+
+    *inputs* holds one array an argument, of its dims; float tensors are computed in float64.
+    *observe* is called with every value and its array, in order. Raises CompileError for inputs
+    that do not fit and for constants that cannot be read.
+    """
+    run = _Run(graph, observe)
+    _check_names(graph, inputs)
+    for argument in graph.arguments:
+        run.define(argument, _input(graph, argument, inputs[argument.name]))
+    for op in graph.ops:
+        run.step(op, rounding)
+    return {v.name: run.arrays[v] for v in graph.outputs}
+
+
+class _Run:
+    """The arrays that are alive, and how many reads each still waits for."""
+
+    def __init__(self, graph: Graph, observe: Observer | None) -> None:
+        self.arrays: dict[Value, Array] = {}
+        self._reads: dict[Value, int] = {}
+        self._outputs = set(graph.outputs)
+        self._observe = observe
+
+    def define(self, value: Value, array: Array) -> None:
+        if self._observe is not None:
+            self._observe(value, array)
+        reads = sum(value.users.values()) + (value in self._outputs)
+        if reads:
+            self.arrays[value], self._reads[value] = array, reads
+
+    def step(self, op: Op, rounding: Rounding) -> None:
+        operands = [None if v is None else self.arrays[v] for v in op.operands]
+        results = op.reference(operands, rounding)
+        for value in op.inputs:
+            self._release(value)
+        for value, array in zip(op.results, results, strict=True):
+            _check_result(op, value, array)
+            self.define(value, array)
+
+    def _release(self, value: Value) -> None:
+        self._reads[value] -= 1
+        if not self._reads[value]:
+            del self.arrays[value], self._reads[value]
+
+
+def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    wanted = [v.name for v in graph.arguments]
+    for word, names in (
+        ("missing", [n for n in wanted if n not in inputs]),
+        ("unknown", [n for n in inputs if n not in wanted]),
+    ):
+        if names:
+            takes = ", ".join(wanted) or "none"
+            text = f"{word} input {', '.join(names)}: the graph takes {takes}"
+            raise CompileError.at(graph.location, text)
+
+
+def _input(graph: Graph, argument: Value, array: Array) -> Array:
+    """Return a checked input: float64 for float types, else the type's own dtype."""
+    tensor = argument.tensor
+    if None in tensor.shape:
+        text = f"input {argument.name} has a dynamic dim: bind it with --shape"
+        raise CompileError.at(graph.location, text)
+    if array.shape != tensor.dims or not _holds(tensor, array):
+        have = f"{array.dtype.name} of shape {array.shape}"
+        text = f"input {argument.name} is {tensor}, got {have}"
+        raise CompileError.at(graph.location, text)
+    return array.astype(np.float64 if _is_float(tensor) else tensor.numpy)
+
+
+def _is_float(tensor: TensorType) -> bool:
+    return tensor.dtype in (DType.F16, DType.F32)
+
+
+def _holds(tensor: TensorType, array: Array) -> bool:
+    if _is_float(tensor):
+        return array.dtype.kind == "f"
+    return array.dtype.newbyteorder("<") == tensor.numpy
+
+
+def _check_result(op: Op, value: Value, array: Array) -> None:
+    """Refuse a reference that breaks its op's own declaration."""
+    tensor = value.tensor
+    if array.shape != tensor.dims or not _holds(tensor, array):
+        have = f"{array.dtype.name} of shape {array.shape}"
+        raise op.error(f"the reference of %{value.name} gave {have}, its type is {tensor}")

@@ -1,0 +1,102 @@
+"""What must hold for every graph between passes; a pass that breaks it is caught at once.
+
+Invariant: the verifier changes nothing, and reports all that it finds in one error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npuc.diagnostics import CompileError, Diagnostic
+from npuc.ir.core import Graph, Op, Value
+from npuc.ir.merge import agree, inferred_types
+
+__all__ = ["verify"]
+
+
+def verify(graph: Graph) -> None:
+    """Raise CompileError with every broken rule of *graph*, each at the place of its op."""
+    check = _Check(graph)
+    found = [Diagnostic(place.location, text) for place, text in check.run()]
+    if found:
+        raise CompileError(found)
+
+
+_Finding = tuple[Op | Graph, str]
+
+
+class _Check:
+    """One walk over a graph, in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.uses: dict[Value, dict[Op, int]] = {}
+        self.names: set[str] = set()
+
+    def run(self) -> Iterator[_Finding]:
+        for argument in self.graph.arguments:
+            yield from self._define(argument, None)
+        previous: Op | None = None
+        for op in self.graph.ops:
+            if op.graph is not self.graph or op.previous is not previous:
+                yield op, f"{op.NAME} is not linked into its graph"
+            yield from self._operands(op)
+            yield from _types(op)
+            for value in op.results:
+                yield from self._define(value, op)
+            previous = op
+        yield from self._outputs()
+        yield from self._users()
+
+    def _define(self, value: Value, owner: Op | None) -> Iterator[_Finding]:
+        place = owner or self.graph
+        if value.owner is not owner:
+            yield place, f"%{value.name} names another op as its producer"
+        if value in self.uses:
+            yield place, f"%{value.name} is defined twice"
+        if value.name and value.name in self.names:
+            yield place, f"the name %{value.name} is given to two values"
+        self.names.add(value.name)
+        self.uses[value] = {}
+
+    def _operands(self, op: Op) -> Iterator[_Finding]:
+        for value in op.inputs:
+            if value not in self.uses:
+                yield op, f"{op.NAME}: %{value.name} is used before its definition"
+                continue
+            users = self.uses[value]
+            users[op] = users.get(op, 0) + 1
+        for index, field in enumerate(op.OPERANDS):
+            given = index < len(op.operands) and op.operands[index] is not None
+            if not given and not field.optional:
+                yield op, f"{op.NAME} lacks its operand {field.name}"
+
+    def _outputs(self) -> Iterator[_Finding]:
+        if not self.graph.outputs:
+            yield self.graph, "the graph has no outputs"
+        for value in self.graph.outputs:
+            if value not in self.uses:
+                yield self.graph, f"the output %{value.name} is not defined"
+
+    def _users(self) -> Iterator[_Finding]:
+        for value, users in self.uses.items():
+            if value.users != users:
+                yield value.owner or self.graph, f"the users of %{value.name} are not kept right"
+
+
+def _types(op: Op) -> Iterator[_Finding]:
+    """Hold the types of the results against inference, and run the op's own verifier."""
+    try:
+        inferred = inferred_types(op)
+        op.verify()
+    except ValueError as error:
+        yield op, f"{op.NAME}: {error}"
+        return
+    if inferred is None:
+        return
+    if len(inferred) != len(op.results):
+        yield op, f"{op.NAME} has {len(op.results)} results, its inference {len(inferred)}"
+        return
+    for value, want in zip(op.results, inferred, strict=True):
+        if not agree(value.type, want):
+            yield op, f"{op.NAME}: %{value.name} is {value.type}, its inference {want}"

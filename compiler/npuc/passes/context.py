@@ -1,0 +1,45 @@
+"""What passes know beside the graph, and what they tell the user.
+
+Invariant: a pass reads its inputs here and from its own fields, nowhere else; so a compilation is
+a function of graph, passes and context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from npuabi.enums import Rounding
+from npuabi.target import Target
+from npuc.diagnostics import Diagnostic
+from npuc.ir.core import Array
+
+__all__ = ["NpuState", "PassContext"]
+
+
+@dataclass(kw_only=True)
+class NpuState:
+    """What the passes of L3 hand on to each other."""
+
+
+@dataclass(kw_only=True)
+class PassContext:
+    """The options of one compilation and the notes of its passes."""
+
+    target: Target
+    rounding: Rounding = Rounding.DOUBLE
+    level: int = 2
+    """The -O level: tiling, placement and order only, never a number."""
+    folder: Path = field(default_factory=Path)
+    """Where the graph's files lie."""
+    calibration: Mapping[str, Array] | None = None
+    """Arrays by input name; the first axis runs over samples."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Dims that the user binds, by input name."""
+    percentile: float | None = None
+    """Ranges by percentile instead of min and max."""
+    sram_limit: int | None = None
+    """Bytes of SRAM that may be used; None for all."""
+    notes: list[Diagnostic] = field(default_factory=list)
+    npu: NpuState = field(default_factory=NpuState)
