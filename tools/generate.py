@@ -1,0 +1,55 @@
+"""Write the pages that are derived from code, or check that they are current.
+
+``python -m tools.generate [--check]``. Invariant: what a person would keep in step by hand is made
+here from its one declaration; ``--check`` fails when a committed page differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from npuabi import render
+
+__all__ = ["PAGES", "main", "stale"]
+
+ROOT = Path(__file__).parents[1]
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/abi.md": render.markdown,
+    "docs/npuabi.h": render.c_header,
+}
+"""What makes each page, by its path in the repository."""
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Return the pages below *root* that are missing or differ from what the code says."""
+    return [name for name, make in PAGES.items() if _read(root / name) != make()]
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def main() -> int:
+    """Write every page; with --check write nothing and return 1 when one is stale."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say what is stale")
+    if parser.parse_args().check:
+        return _report(stale())
+    for name, make in PAGES.items():
+        path = ROOT / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make(), encoding="utf-8", newline="\n")
+    return 0
+
+
+def _report(names: list[str]) -> int:
+    for name in names:
+        print(f"{name} is stale; run: make generate", file=sys.stderr)
+    return 1 if names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Write a float graph as ONNX, so that peers can run the very same network.
+
+Invariant: an op becomes one ONNX node with the same attributes; an attribute that ONNX passes as an
+operand becomes a constant. Needs the package ``onnx`` (extra ``peers``), imported when called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npuc.ir.core import Graph, Op, Value
+from npuc.ops.const import Const
+
+__all__ = ["to_onnx"]
+
+OPSET = 21  # that of our ops' attributes; onnx and onnxruntime both have it
+IR_VERSION = 10
+
+NODES = {
+    "add": "Add",
+    "avg_pool2d": "AveragePool",
+    "batch_norm": "BatchNormalization",
+    "clip": "Clip",
+    "concat": "Concat",
+    "conv2d": "Conv",
+    "dense": "Gemm",
+    "expand": "Expand",
+    "flatten": "Flatten",
+    "global_avg_pool": "GlobalAveragePool",
+    "identity": "Identity",
+    "max_pool2d": "MaxPool",
+    "relu": "Relu",
+    "reshape": "Reshape",
+    "softmax": "Softmax",
+    "split": "Split",
+}
+AS_OPERANDS: dict[str, tuple[tuple[str, type[np.generic]], ...]] = {
+    "clip": (("min", np.float32), ("max", np.float32)),
+    "expand": (("shape", np.int64),),
+    "reshape": (("shape", np.int64),),
+    "split": (("split", np.int64),),
+}
+"""Attributes of ours that ONNX takes as operands, in order, after the tensors."""
+
+EXTRA: dict[str, Mapping[str, int]] = {"dense": {"transB": 1}}
+
+
+def to_onnx(graph: Graph) -> Any:
+    """Return *graph*, as it was parsed, as an ``onnx.ModelProto``.
+
+    Raises ValueError, with the op's name, for one that has no float ONNX op of the same meaning.
+    """
+    from onnx import helper
+
+    exporter = _Exporter()
+    for op in graph.ops:
+        exporter.add(op)
+    inputs = [_info(value) for value in graph.arguments]
+    outputs = [_info(value) for value in graph.outputs]
+    body = helper.make_graph(exporter.nodes, graph.name, inputs, outputs, exporter.constants)
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(body, opset_imports=[opset], ir_version=IR_VERSION)
+
+
+class _Exporter:
+    """The nodes and constants of one model, in order."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, op: Op) -> None:
+        """Add *op* as a constant or as a node."""
+        from onnx import helper
+
+        if isinstance(op, Const):
+            self._constant(op.result.name, op.value())
+            return
+        if op.NAME not in NODES:
+            raise ValueError(f"{op.NAME} has no float ONNX op: export the graph as it was parsed")
+        moved = AS_OPERANDS.get(op.NAME, ())
+        operands = ["" if v is None else v.name for v in op.operands]
+        operands += [self._operand(op, name, dtype) for name, dtype in moved]
+        while operands and not operands[-1]:
+            operands.pop()
+        names = {name for name, _ in moved}
+        attributes = {k: v for k, v in op.attributes.items() if v is not None and k not in names}
+        results = [value.name for value in op.results]
+        attributes |= EXTRA.get(op.NAME, {})
+        self.nodes.append(helper.make_node(NODES[op.NAME], operands, results, **attributes))
+
+    def _operand(self, op: Op, name: str, dtype: type[np.generic]) -> str:
+        value = op.attributes[name]
+        if value is None:
+            return ""
+        constant = f"{op.results[0].name}.{name}"
+        self._constant(constant, np.asarray(value, dtype))
+        return constant
+
+    def _constant(self, name: str, array: Any) -> None:
+        from onnx import numpy_helper
+
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+
+
+def _info(value: Value) -> Any:
+    from onnx import TensorProto, helper
+
+    return helper.make_tensor_value_info(value.name, TensorProto.FLOAT, value.tensor.shape)
