@@ -249,7 +249,7 @@ def op(name: str) -> Callable[[type[O]], type[O]]:
         operands: list[OperandField] = list(cls.OPERANDS)
         attrs: list[AttrField] = list(cls.ATTRS)
         for key, spec in list(vars(cls).items()):
-            if not isinstance(spec, dict) or "role" not in spec:
+            if key.startswith("__") or not isinstance(spec, dict) or "role" not in spec:
                 continue
             rest = {k: v for k, v in spec.items() if k != "role"}
             if spec["role"] == "operand":
