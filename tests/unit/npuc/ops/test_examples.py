@@ -1,0 +1,78 @@
+"""Facts every op must satisfy; a new op is under test the moment it is registered."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import npuc.ops
+from npuabi.enums import DType, Rounding
+from npuc.ir.core import REGISTRY, Array, Op, Value
+
+OPS: list[type[Op]] = [getattr(npuc.ops, name) for name in npuc.ops.__all__]
+EXAMPLES = [
+    pytest.param(example, id=f"{cls.NAME}-{number}")
+    for cls in OPS
+    for number, example in enumerate(cls.examples())
+]
+
+
+def sample(value: Value | None, rng: np.random.Generator) -> Array | None:
+    """Return contents for an operand; positive, so that they may be variances too."""
+    if value is None:
+        return None
+    if value.tensor.dtype is DType.F32:
+        return rng.uniform(0.5, 2.0, value.tensor.dims)
+    return rng.integers(-128, 128, value.tensor.dims).astype(value.tensor.numpy)
+
+
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_reference_has_the_inferred_shapes(op: Op) -> None:
+    rng = np.random.default_rng(0)
+    results = op.reference([sample(v, rng) for v in op.operands], Rounding.DOUBLE)
+    assert [r.shape for r in results] == [v.tensor.dims for v in op.results]
+
+
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_examples_verify(op: Op) -> None:
+    op.verify()
+
+
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_examples_fit_the_npu_unless_the_op_has_no_form_there(op: Op) -> None:
+    assert bool(op.broken_limits()) == (op.NAME == "batch_norm")
+
+
+@pytest.mark.parametrize("op", [p for p in EXAMPLES if "const" not in str(p.id)])
+def test_reference_leaves_its_operands_alone(op: Op) -> None:
+    rng = np.random.default_rng(1)
+    arrays = [sample(v, rng) for v in op.operands]
+    before = [None if a is None else a.copy() for a in arrays]
+    op.reference(arrays, Rounding.DOUBLE)
+    for old, new in zip(before, arrays, strict=True):
+        assert old is None or np.array_equal(old, np.asarray(new))
+
+
+def test_every_op_has_examples() -> None:
+    assert [cls.NAME for cls in OPS if not list(cls.examples())] == []
+
+
+def test_every_exported_op_is_registered() -> None:
+    assert [cls for cls in OPS if REGISTRY.get(cls.NAME) is not cls] == []
+    assert list(npuc.ops.__all__) == sorted(npuc.ops.__all__)
+
+
+def test_every_op_is_in_the_file_of_its_name() -> None:
+    for cls in OPS:
+        assert cls.__module__ == f"npuc.ops.{cls.NAME}"
+        assert cls.__name__ in importlib.import_module(cls.__module__).__all__
+
+
+def test_every_operand_attribute_and_limit_is_documented() -> None:
+    for cls in OPS:
+        texts = [f.doc for f in cls.OPERANDS] + [f.doc for f in cls.ATTRS]
+        texts += [limit.text for limit in cls.LIMITS]
+        assert all(texts), cls.NAME
+        assert cls.__doc__
