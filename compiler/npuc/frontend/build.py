@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from npuc.ir.types import TensorType, Type
 from npuc.ops.const import Const
 
 __all__ = ["Builder"]
+
+for _level in ("npuc.ops", "npuc.npu.tasks"):
+    import_module(_level)  # its ops register themselves
 
 _MAX_SUGGESTIONS = 20
 

@@ -1,4 +1,4 @@
-"""bind-shapes: dynamic dims get the sizes that the user gives with ``--shape``.
+"""bind_shapes: dynamic dims get the sizes that the user gives with ``--shape``.
 
 Invariant: after this pass no type has a dynamic dim.
 """
@@ -6,11 +6,13 @@ Invariant: after this pass no type has a dynamic dim.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from npuc.diagnostics import CompileError, Diagnostic
+from npuc.frontend.limits import MAX_DIM, MAX_TENSOR_ELEMENTS
 from npuc.ir.core import Graph, Value
 from npuc.ir.types import TensorType
 from npuc.passes.context import PassContext
@@ -23,7 +25,7 @@ __all__ = ["BindShapes"]
 class BindShapes:
     """Bind the dims of inputs by ``context.shapes`` and infer all types anew."""
 
-    NAME: ClassVar[str] = "bind-shapes"
+    NAME: ClassVar[str] = "bind_shapes"
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Raises CompileError for an unknown input, another rank, another dim, an unbound dim."""
@@ -53,6 +55,8 @@ def _bind(value: Value, dims: Sequence[int] | None) -> list[str]:
     )
     if not fits:
         return [f"--shape {value.name}={given} does not fit {tensor}: only ? dims can be bound"]
+    if max(dims, default=0) > MAX_DIM or math.prod(dims) > MAX_TENSOR_ELEMENTS:
+        return [f"--shape {value.name}={given} has more than {MAX_TENSOR_ELEMENTS} elements"]
     if isinstance(value.type, TensorType):
         value.type = value.type.with_shape(tuple(dims))
     return []

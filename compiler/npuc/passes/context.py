@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from npuabi.enums import Rounding
-from npuabi.target import Target
+from npuabi.target import Target, load_target
 from npuc.diagnostics import Diagnostic
 from npuc.ir.core import Array
 
@@ -27,7 +27,7 @@ class NpuState:
 class PassContext:
     """The options of one compilation and the notes of its passes."""
 
-    target: Target
+    target: Target = field(default_factory=lambda: load_target("edge"))
     rounding: Rounding = Rounding.DOUBLE
     level: int = 2
     """The -O level: tiling, placement and order only, never a number."""
@@ -37,9 +37,16 @@ class PassContext:
     """Arrays by input name; the first axis runs over samples."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Dims that the user binds, by input name."""
-    percentile: float | None = None
-    """Ranges by percentile instead of min and max."""
+    percentile: float = 100.0
+    """Share of the calibration values that a range covers, in percent; 100 is min and max."""
+    no_fuse: bool = False
+    """Leave every op on its own; for study, as it changes numbers."""
     sram_limit: int | None = None
     """Bytes of SRAM that may be used; None for all."""
     notes: list[Diagnostic] = field(default_factory=list)
     npu: NpuState = field(default_factory=NpuState)
+
+    @property
+    def sram_bytes(self) -> int:
+        """Bytes of SRAM that the compiler may use."""
+        return min(self.target.sram_bytes, self.sram_limit or self.target.sram_bytes)

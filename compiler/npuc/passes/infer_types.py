@@ -1,4 +1,4 @@
-"""infer-types: every result gets the type that its op infers from its operands.
+"""infer_types: every result gets the type that its op infers from its operands.
 
 Invariant: quantisations and layouts that the graph states are kept; buffers are left alone.
 """
@@ -20,7 +20,7 @@ __all__ = ["InferTypes", "infer_types"]
 class InferTypes:
     """Infer all result types anew."""
 
-    NAME: ClassVar[str] = "infer-types"
+    NAME: ClassVar[str] = "infer_types"
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Set the types; raises CompileError with every op whose operands disagree."""

@@ -1,0 +1,128 @@
+"""The command ``npuc``.
+
+Invariant: a command is thin over the library and imports what it needs when it runs, so that
+``npuc --help`` is quick; how errors end the program is ``npuabi.commands``' business.
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from npuabi.commands import CommandGroup
+from npuc.diagnostics import CompileError
+
+__all__ = ["main", "parse_shapes"]
+
+_ELIDED_ELEMENTS = 16
+_ROUNDINGS = ("double", "single", "even")
+
+
+def parse_shapes(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Return dims by input name from options of the form ``NAME=AxBxC``; for click."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for value in values:
+        name, _, text = value.removeprefix("%").partition("=")
+        dims = text.split("x")
+        if not name or not all(d.isascii() and d.isdigit() and len(d) < 11 for d in dims):
+            raise click.BadParameter(f"{value!r} is not of the form image=1x3x32x32")
+        if name in shapes:
+            raise click.BadParameter(f"{name} is given twice")
+        shapes[name] = tuple(map(int, dims))
+    return shapes
+
+
+class _Group(CommandGroup):
+    ERRORS = (*CommandGroup.ERRORS, CompileError)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="npu-toolchain", prog_name="npuc")
+def main() -> None:
+    """Compile networks for the NPU."""
+
+
+@main.command()
+@click.argument("text", type=click.Path(allow_dash=True))
+@click.option("--passes", default="", metavar="A,B", help="Passes to run, in this order.")
+@click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
+@click.option("--rounding", type=click.Choice(_ROUNDINGS), default="double", show_default=True)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=AxBxC",
+    callback=parse_shapes,
+    help="Dims of a dynamic input.",
+)
+@click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
+@click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
+def opt(
+    text: str,
+    passes: str,
+    target: str,
+    rounding: str,
+    shapes: dict[str, tuple[int, ...]],
+    elide: bool,
+    output: str,
+) -> None:
+    """Run passes on graph text TEXT (- is standard input) and print the graph."""
+    from npuabi.enums import Rounding
+    from npuabi.files import write_atomically
+    from npuabi.target import load_target
+    from npuc.frontend.source import load_source
+    from npuc.frontend.text import check_constants, parse
+    from npuc.ir.printer import print_graph
+    from npuc.passes import passes_by_name
+    from npuc.passes.context import PassContext
+    from npuc.passes.manager import PassManager
+
+    try:
+        steps = passes_by_name(passes)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--passes") from error
+    source = load_source(text)
+    context = PassContext(
+        target=load_target(target),
+        rounding=Rounding[rounding.upper()],
+        folder=source.folder,
+        shapes=shapes,
+    )
+    with source.shown():
+        graph = parse(source)
+        check_constants(graph)
+        PassManager(steps).run(graph, context)
+        printed = print_graph(graph, elide=_ELIDED_ELEMENTS if elide else None)
+    for note in context.notes:
+        click.echo(str(note), err=True)
+    write_atomically(output, printed.encode())
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def targets(as_json: bool) -> None:
+    """List the targets and their numbers."""
+    from dataclasses import asdict
+
+    from npuabi.target import load_target, target_names
+
+    loaded = [asdict(load_target(name)) for name in target_names()]
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "targets": loaded}, indent=2))
+        return
+    width = max(map(len, loaded[0]))
+    for key in loaded[0]:
+        click.echo(f"{key:<{width}}" + "".join(f"{t[key]:>12}" for t in loaded))
+
+
+@main.command()
+@click.option("--c-header", "form", flag_value="c_header", help="Print the C header.")
+@click.option("--markdown", "form", flag_value="markdown", default=True, help="Print the page.")
+def abi(form: str) -> None:
+    """Print the records, enums and error codes of the ABI."""
+    from npuabi.render import c_header, markdown
+
+    click.echo((c_header() if form == "c_header" else markdown()).removesuffix("\n"))

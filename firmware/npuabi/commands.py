@@ -1,0 +1,51 @@
+"""What every command line of the toolchain shares: how a refusal ends a program.
+
+Invariant: exit 0 is done, 1 is refused or failed with one message on standard error and no
+traceback, 2 is wrong usage.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any, ClassVar
+
+import click
+
+from npuabi.errors import AbiError
+from npuabi.target import TargetError
+
+__all__ = ["CommandGroup", "Refusal"]
+
+
+class Refusal(click.ClickException):
+    """A message for the user that ends the program with exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message alone."""
+        click.echo(self.format_message(), file=file, err=file is None)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands raise the toolchain's errors; a program adds its own to ``ERRORS``."""
+
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = (AbiError, TargetError)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; turn what it raises for bad input into a refusal."""
+        try:
+            return super().invoke(ctx)
+        except self.ERRORS as error:
+            raise Refusal(_prefixed(str(error))) from error
+        except BrokenPipeError:
+            raise  # the reader has gone: click ends quietly
+        except OSError as error:
+            name = f"{error.filename}: " if error.filename is not None else ""
+            raise Refusal(f"error: {name}{error.strerror or error}") from error
+        except MemoryError as error:
+            raise Refusal("error: the host is out of memory") from error
+
+
+def _prefixed(text: str) -> str:
+    """Return a message that says it is an error, once."""
+    return text if "error: " in text.split("\n", 1)[0] else f"error: {text}"
