@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from npuc.ir.core import AttrKind, Op, attr
 from npuc.window import Window
@@ -49,19 +50,25 @@ def window_of(op: Op, kernel: Sequence[int], size: Sequence[int | None]) -> Wind
     Pads that auto_pad derives from a dynamic dim come out as 0.
     """
     read = op.attributes
-    strides = _pair("strides", read["strides"], 1)
-    dilations = _pair("dilations", read["dilations"], 1)
     window = Window(
         kernel=_pair("kernel_shape", kernel, 1),
-        strides=strides,
-        dilations=dilations,
+        strides=_pair("strides", read["strides"], 1),
+        dilations=_pair("dilations", read["dilations"], 1),
         pads=_four(read["pads"]),
         ceil=flag("ceil_mode", read.get("ceil_mode", 0)),
     )
     pads = _resolve(read["auto_pad"], window, size)
-    # The specification's VALID size is the same whether ceil_mode is set or not.
-    ceil = window.ceil and read["auto_pad"] != "VALID"
-    return Window(kernel=window.kernel, strides=strides, dilations=dilations, pads=pads, ceil=ceil)
+    resolved = replace(window, pads=_resolve(read["auto_pad"], window, size))
+    if read["auto_pad"] == "VALID":
+        _check_valid_ceil(resolved, size)
+    return resolved
+
+
+def _check_valid_ceil(window: Window, size: Sequence[int | None]) -> None:
+    """Refuse the one case that ONNX's text (round down) and ONNX Runtime (up) read differently."""
+    floor = replace(window, ceil=False)
+    if window.output(*size) != floor.output(*size):
+        raise ValueError("auto_pad VALID with ceil_mode 1 is ambiguous here: state pads instead")
 
 
 def _resolve(

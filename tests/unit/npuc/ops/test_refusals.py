@@ -61,6 +61,12 @@ REFUSED: list[tuple[type[Op], Shapes, dict[str, Any], str]] = [
     (MaxPool2d, [X], {"kernel_shape": (2, 2), "storage_order": 1}, "storage_order is 0"),
     (MaxPool2d, [X], {"kernel_shape": (2, 2), "ceil_mode": 2}, "ceil_mode is 0 or 1"),
     (MaxPool2d, [X], {"kernel_shape": (2, 2), "pads": (2, 0, 0, 0)}, "without any input"),
+    (
+        MaxPool2d,
+        [(1, 1, 8, 8)],
+        {"kernel_shape": (3, 3), "strides": (2, 2), "ceil_mode": 1, "auto_pad": "VALID"},
+        "VALID with ceil_mode 1 is ambiguous",
+    ),
     (AvgPool2d, [(1, 4, 5)], {"kernel_shape": (2, 2)}, "input has 4 dims"),
     (AvgPool2d, [X], {"kernel_shape": (2, 2), "count_include_pad": 3}, "is 0 or 1"),
     (GlobalAvgPool, [(1, 3, 0, 4)], {}, "no rows or columns"),
