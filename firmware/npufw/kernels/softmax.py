@@ -1,8 +1,8 @@
 """SOFTMAX along one axis: int8 in, scale 1/256 and zero point -128 out.
 
 DOUBLE and SINGLE are LiteRT's reference kernel: differences from the maximum in Q5.26, exp on
-negative values, a Q12.19 sum, a fixed-point reciprocal. EVEN looks exp(-difference * scale) up in the 256
-float32 words behind the OpParams (multiples of 2^-30, so that float64 sums are exact in any
+negative values, a Q12.19 sum, a fixed-point reciprocal. EVEN looks exp(-difference * scale) up in
+256 float32 words behind the OpParams (multiples of 2^-30, so that float64 sums are exact in any
 order): rint(e / sum * 256).
 """
 
