@@ -233,8 +233,8 @@ class Record:
     def decode(cls, raw: bytes | memoryview) -> Self:
         """Return the record that *raw* holds.
 
-        Raises AbiError: SHORT_RECORD, RECORD_CRC, BAD_FIELD (an unknown enum value or a reserved
-        byte that is not zero).
+        Raises AbiError: SHORT_RECORD, RECORD_CRC, BAD_FIELD (an unknown enum value, a reserved
+        byte that is not zero, a float that is NaN).
         """
         raw = bytes(raw)
         if len(raw) != cls.SIZE:
@@ -297,6 +297,8 @@ class Record:
             return cls._member(name, wire.enum, value)
         if wire.role == "chars":
             return bytes(value).rstrip(b"\0")
+        if wire.ctype == "float" and value != value:
+            raise AbiError(ErrorCode.BAD_FIELD, f"{cls.__name__}.{name} is not a number")
         if wire.role == "reserved" and any(value):
             raise AbiError(ErrorCode.BAD_FIELD, f"{cls.__name__}.{name} is not zero")
         return tuple(value) if wire.count > 1 and wire.role == "value" else value
