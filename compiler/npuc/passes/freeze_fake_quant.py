@@ -4,7 +4,7 @@ A float type with parameters means "this value is stored with these": calibratio
 A constant that is stored quantised, dequantize(const), becomes a frozen float constant likewise.
 
 Invariant: a quantize that anything but its dequantize reads stays, as does a second pair with other
-parameters.
+parameters, and a pair whose result is an output that x cannot be; outputs keep their names.
 """
 
 from __future__ import annotations
@@ -51,9 +51,14 @@ def _freeze_pair(graph: Graph, op: Op, quantize: Op, quant: Quant) -> None:
     (real,) = quantize.inputs
     if only_user(graph, quantize.result) is not op or real.tensor.quant not in (None, quant):
         return
+    if graph.is_output(op.result):
+        if real.owner is None or graph.is_output(real):
+            return
+        real.name, op.result.name = op.result.name, real.name
     real.type = real.tensor.with_quant(DType.F32, quant)
     graph.replace(op.result, real)
     erase_unused(op)
+    erase_unused(quantize)
 
 
 def _freeze_constant(graph: Graph, op: Op, codes: Value, quant: Quant) -> None:

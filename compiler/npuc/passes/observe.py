@@ -6,7 +6,7 @@ so that the same data gives the same ranges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,7 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
             ranges[value] = ranges[value].united(_range(value, array, context.percentile))
 
     for sample in samples_of(graph, context.calibration or {}):
-        evaluate(graph, sample, rounding=context.rounding, observe=see)
+        evaluate(graph, sample, context.rounding, see)
     return ranges
 
 
@@ -67,7 +67,7 @@ def _range(value: Value, array: Array, percentile: float) -> Range:
     return Range().united(Range(low, high))
 
 
-def samples_of(graph: Graph, data: dict[str, Array]) -> Iterator[dict[str, Array]]:
+def samples_of(graph: Graph, data: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
     """Yield the inputs of each run: name to array, from arrays whose first axis is N * batch.
 
     Raises one CompileError for all that is wrong with *data*.
@@ -86,7 +86,7 @@ def _slice(value: Value, array: Array, index: int) -> Array:
     return array[index * batch : (index + 1) * batch]
 
 
-def _counts(graph: Graph, data: dict[str, Array]) -> list[int]:
+def _counts(graph: Graph, data: Mapping[str, Array]) -> list[int]:
     """Return how many runs each input's array is for."""
     return [len(data[v.name]) // _batch(v) for v in graph.arguments]
 
@@ -95,7 +95,7 @@ def _batch(value: Value) -> int:
     return max(value.tensor.dims[0], 1) if value.tensor.rank else 1
 
 
-def _problems(graph: Graph, data: dict[str, Array]) -> Iterator[str]:
+def _problems(graph: Graph, data: Mapping[str, Array]) -> Iterator[str]:
     wanted = [v.name for v in graph.arguments]
     for name in data:
         if name not in wanted:

@@ -87,9 +87,10 @@ class _Rewriter:
         if real.owner is None or real not in self._twins:
             return False
         twin = self._twins[real]
-        if twin.tensor != op.result.tensor:
+        returned = self._graph.is_output(op.result)
+        if twin.tensor != op.result.tensor or (returned and self._graph.is_output(twin)):
             twin = self._rescaled(op, twin, op.result.tensor, op.result.name)
-        if self._graph.is_output(op.result):
+        if returned:
             twin.name = op.result.name
         self._graph.replace(op.result, twin)
         return True
