@@ -25,7 +25,7 @@ def parse_shapes(
     """Return dims by input name from options of the form ``NAME=AxBxC``; for click."""
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
-        name, _, text = value.removeprefix("%").partition("=")
+        name, _equals, text = value.removeprefix("%").partition("=")
         dims = text.split("x")
         if not name or not all(d.isascii() and d.isdigit() and len(d) < 11 for d in dims):
             raise click.BadParameter(f"{value!r} is not of the form image=1x3x32x32")
