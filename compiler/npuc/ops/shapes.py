@@ -57,7 +57,6 @@ def window_of(op: Op, kernel: Sequence[int], size: Sequence[int | None]) -> Wind
         pads=_four(read["pads"]),
         ceil=flag("ceil_mode", read.get("ceil_mode", 0)),
     )
-    pads = _resolve(read["auto_pad"], window, size)
     resolved = replace(window, pads=_resolve(read["auto_pad"], window, size))
     if read["auto_pad"] == "VALID":
         _check_valid_ceil(resolved, size)
