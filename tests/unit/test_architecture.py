@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -134,6 +134,39 @@ def test_functions_stay_short(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             assert node.end_lineno - node.lineno < FUNCTION_LINES, node.name
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    modules = {_module_name(path): path for path in MODULES}
+    waiting = {name: _needs(name, path, modules) for name, path in modules.items()}
+    while outside := [name for name in waiting if not _is_between(name, waiting)]:
+        for name in outside:
+            del waiting[name]
+    assert sorted(waiting) == []
+
+
+def _is_between(name: str, waiting: dict[str, set[str]]) -> bool:
+    """Return whether the module needs some of *waiting*, and some of them need it."""
+    needed = any(name in needs for needs in waiting.values())
+    return needed and bool(waiting[name] & waiting.keys())
+
+
+def _needs(name: str, path: Path, known: Collection[str]) -> set[str]:
+    """Return the *known* modules that are run when module *name* is imported first."""
+    found: set[str] = set()
+    for node in _outside_functions(_parse(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    packages = {package for module in found for package in _packages(module)}
+    return (found | packages) & set(known) - {name, *_packages(name)}
+
+
+def _packages(module: str) -> list[str]:
+    """Return the packages around a module: those of a.b.c are a and a.b."""
+    parts = module.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def test_every_extra_that_is_forbidden_at_the_top_is_declared() -> None:
