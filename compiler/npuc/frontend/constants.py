@@ -8,28 +8,18 @@ unpickled. All refusals are ValueError with a text for the user.
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import stat
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 import numpy as np
 
+from npuabi.npz import ArrayHeader, array_header, array_of, array_stream
 from npuc.ir.core import Array
 from npuc.ir.types import TensorType
 
 __all__ = ["check_array", "read_array", "refuse_non_finite", "resolve_inside"]
-
-_KEYS_SHOWN = 12
-_CHUNK_BYTES = 1 << 24
-_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-_BAD_HEADER = (ValueError, TypeError, KeyError, RecursionError, MemoryError, OverflowError)
 
 
 def read_array(folder: Path, name: str, key: str | None, tensor: TensorType) -> Array:
@@ -37,19 +27,18 @@ def read_array(folder: Path, name: str, key: str | None, tensor: TensorType) -> 
 
     *key* names the array of an ``.npz``; an ``.npy`` has none. Raises ValueError.
     """
-    with _opened(folder, name, key) as stream:
+    path = resolve_inside(folder, name)
+    with array_stream(path, name, key) as stream:
         header = _checked_header(stream, name, key, tensor)
-        data = _read_exactly(stream, header.data_bytes, name)
-    flat = np.frombuffer(data, header.dtype)
-    shaped = flat.reshape(tensor.dims[::-1]).T if header.fortran else flat.reshape(tensor.dims)
-    array = np.ascontiguousarray(shaped, dtype=tensor.numpy).reshape(tensor.dims)
+        data = array_of(stream, header, repr(name))
+    array = np.ascontiguousarray(data, dtype=tensor.numpy).reshape(tensor.dims)
     refuse_non_finite(array)
     return array
 
 
 def check_array(folder: Path, name: str, key: str | None, tensor: TensorType) -> None:
     """Check that :func:`read_array` would find the right shape and dtype, without the data."""
-    with _opened(folder, name, key) as stream:
+    with array_stream(resolve_inside(folder, name), name, key) as stream:
         _checked_header(stream, name, key, tensor)
 
 
@@ -102,59 +91,12 @@ def _similar(path: Path) -> str:
     return f", did you mean {close[0]!r}" if close else ""
 
 
-@contextmanager
-def _opened(folder: Path, name: str, key: str | None) -> Iterator[IO[bytes]]:
-    """Yield the stream of one npy array, positioned at its magic."""
-    path = resolve_inside(folder, name)
-    try:
-        with path.open("rb") as stream:
-            if path.suffix == ".npz":
-                with zipfile.ZipFile(stream) as archive, _member(archive, name, key) as member:
-                    yield member
-            elif key is not None:
-                raise ValueError(f"{name!r} is no .npz, so it has no key {key!r}")
-            else:
-                yield stream
-    except _BAD_ARCHIVE as error:
-        raise ValueError(f"{name!r} is no sound .npz: {error}") from error
-    except OSError as error:
-        raise ValueError(f"{name!r} cannot be read: {error.strerror or error}") from error
-
-
-def _member(archive: zipfile.ZipFile, name: str, key: str | None) -> IO[bytes]:
-    keys = [n.removesuffix(".npy") for n in archive.namelist()]
-    if key is None:
-        raise ValueError(f"{name!r} needs a key: it has {_listed(keys)}")
-    if key not in keys:
-        close = difflib.get_close_matches(key, keys, 1)
-        hint = f", did you mean {close[0]!r}" if close else ""
-        raise ValueError(f"{name!r} has no key {key!r}{hint}: it has {_listed(keys)}")
-    return archive.open(archive.namelist()[keys.index(key)])
-
-
-def _listed(keys: list[str]) -> str:
-    shown = ", ".join(keys[:_KEYS_SHOWN]) or "no arrays"
-    return shown + (f" and {len(keys) - _KEYS_SHOWN} more" if len(keys) > _KEYS_SHOWN else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    fortran: bool
-
-    @property
-    def data_bytes(self) -> int:
-        """Bytes of the elements."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def _checked_header(stream: IO[bytes], name: str, key: str | None, tensor: TensorType) -> _Header:
+def _checked_header(
+    stream: IO[bytes], name: str, key: str | None, tensor: TensorType
+) -> ArrayHeader:
     """Read the npy header and hold it against the stated type."""
     label = repr(name) if key is None else f"{key!r} of {name!r}"
-    header = _header(stream, label)
-    if header.dtype.hasobject:
-        raise ValueError(f"{label} holds pickled Python objects, which are never read")
+    header = array_header(stream, label)
     if header.shape != tensor.dims:
         stated, found = _dims(tensor.dims), _dims(header.shape)
         raise ValueError(f"{label} has the shape {found}, the type states {stated}")
@@ -166,29 +108,3 @@ def _checked_header(stream: IO[bytes], name: str, key: str | None, tensor: Tenso
 
 def _dims(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
-
-
-def _header(stream: IO[bytes], label: str) -> _Header:
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version not in readers:
-            raise ValueError(f"npy version {version[0]}.{version[1]} is unknown")
-        shape, fortran, dtype = readers[version](stream)
-    except _BAD_HEADER as error:
-        raise ValueError(f"{label} is no sound npy array: {error}") from error
-    return _Header(shape=tuple(map(int, shape)), dtype=dtype, fortran=bool(fortran))
-
-
-def _read_exactly(stream: IO[bytes], count: int, name: str) -> bytearray:
-    """Return *count* bytes and check that the stream ends there, so that a zip's CRC is checked."""
-    data = bytearray()
-    while chunk := stream.read(min(_CHUNK_BYTES, count + 1 - len(data))):
-        data += chunk
-    if len(data) != count:
-        word = "more" if len(data) > count else "fewer"
-        raise ValueError(f"{name!r} holds {word} data bytes than the {count} that its header says")
-    return data

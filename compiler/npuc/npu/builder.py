@@ -86,9 +86,24 @@ class Builder:
         self._buffers[value] = buffer
         return buffer
 
-    def result(self, op: Op) -> Value:
-        """Return the buffer that the op's only result is written to, made on first use."""
-        return self._buffers.get(op.result) or self.make(op.result)
+    def is_bound(self, value: Value) -> bool:
+        """Return whether an L2 value has its buffer already, as the graph's outputs have."""
+        return value in self._buffers
+
+    def type_of(self, value: Value) -> Buffer:
+        """Return the type of the buffer that an activation gets."""
+        return device_type(value.tensor, Space.SRAM, row_pitch=self.target.row_pitch)
+
+    def result_of(self, value: Value) -> Value:
+        """Return the buffer that an op writes *value* to, made on first use."""
+        if value not in self._buffers:
+            self.make(value)
+        return self._buffers[value]
+
+    def temporary(self, tensor: TensorType, name: str) -> Value:
+        """Reserve an SRAM buffer that no L2 value stands for."""
+        buffer = device_type(tensor, Space.SRAM, row_pitch=self.target.row_pitch)
+        return self.graph.append(BufferOp([], result_types=[buffer], names=[name])).result
 
     def slice(self, buffer: Value, box: Box) -> Value:
         """Return a view of *box*."""

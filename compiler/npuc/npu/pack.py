@@ -66,7 +66,9 @@ def pack_depthwise(weights: Array) -> Bytes:
 
 def pack_blocks(bias: Array, multiplier: Array, shift: Array) -> Bytes:
     """Return per-channel int32 words as blocks of bias[16], multiplier[16], shift[16]."""
-    words = [_padded(a.astype("<i4"), axes=(0,)).reshape(-1, LANES) for a in (bias, multiplier, shift)]
+    words = [
+        _padded(a.astype("<i4"), axes=(0,)).reshape(-1, LANES) for a in (bias, multiplier, shift)
+    ]
     return _bytes(np.stack(words, axis=1))
 
 

@@ -149,7 +149,7 @@ def _copy(task: Task, box: Box) -> Reach:
         return Reach(whole(task.inputs[0]))
     plane = source[2] * source[3]
     first, count = box.start[1] // plane, box.size[1] // plane
-    return Reach(Box((box.start[0], first, 0, 0), (box.size[0], count, *source[2:])))
+    return Reach(Box((box.start[0], first, 0, 0), (box.size[0], count, source[2], source[3])))
 
 
 def clip_broadcast(box: Box, value: Value) -> Box:

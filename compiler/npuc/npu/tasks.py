@@ -87,7 +87,7 @@ class Task(Op):
 
     OPCODE: ClassVar[Opcode]
     UNIT: ClassVar[Unit] = Unit.VECTOR
-    OPERANDS = (_INPUT, _OUTPUT, _PARAMS)
+    OPERANDS: ClassVar[tuple[OperandField, ...]] = (_INPUT, _OUTPUT, _PARAMS)
     ATTRS = (
         AttrField("name", "result name of the source op", AttrKind.STRING, ""),
         AttrField("kind", "kind of the source op", AttrKind.STRING, ""),

@@ -22,6 +22,7 @@ from npuc.ops.relu import Relu
 from npuc.ops.reshape import Reshape
 from npuc.ops.softmax import Softmax
 from npuc.ops.split import Split
+from npuc.ops.to_layout import ToLayout
 
 __all__ = [
     "Add",
@@ -43,4 +44,5 @@ __all__ = [
     "Reshape",
     "Softmax",
     "Split",
+    "ToLayout",
 ]

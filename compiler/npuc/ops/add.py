@@ -10,6 +10,9 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import TensorType, Type
+from npuc.npu import tasks
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import add_params
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -58,6 +61,19 @@ class Add(Op):
         target = quant_of(self.result)
         pair = ((a, quant_of(self.a)), (b, quant_of(self.b)))
         return (add_codes(pair, target, clamp_codes(target, self.clamp, rounding), rounding),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append an add task."""
+        target = quant_of(self.result)
+        params = add_params(builder, quant_of(self.a), quant_of(self.b), target)
+        operands = [
+            builder.read(self.a),
+            builder.result_of(self.result),
+            builder.params(params),
+            builder.read(self.b),
+        ]
+        clamp = clamp_codes(target, self.clamp, builder.rounding)
+        builder.task(tasks.Add, self, operands, clamp=clamp)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -14,6 +14,9 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_pool
+from npuc.npu.tasks import AvgPool
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON, WINDOW
 from npuc.ops.quantised import (
@@ -84,6 +87,11 @@ class AvgPool2d(Op):
         # Padding adds nothing to the centred sum; as a raw code a counted tap is the zero point.
         centred = window_views(x.astype(np.int64) - zero_point, window, 0).sum(axis=(4, 5))
         return (average_codes(centred + zero_point * counts, counts, zero_point, rounding),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append an average pool task; ``groups`` 1 counts padded taps."""
+        counted = int(self.count_include_pad)
+        lower_pool(builder, AvgPool, self, self.x, self.result, self.window, groups=counted)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -14,6 +14,9 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import TensorType, Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_copy, lower_rescale
+from npuc.npu.regions import whole
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -23,7 +26,7 @@ from npuc.ops.quantised import (
     require_activation,
     require_dtypes,
 )
-from npuc.ops.shapes import Shape, normalise_axis, text
+from npuc.ops.shapes import Shape, device_axis, normalise_axis, text
 from npuc.reference import clamp_codes, rescale
 
 __all__ = ["Concat"]
@@ -68,6 +71,21 @@ class Concat(Op):
         if source == target:
             return codes
         return rescale(codes, source, target, clamp_codes(target, None, rounding), rounding)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a copy, or a rescale, of each piece into its part of the result."""
+        target, quant = builder.result_of(self.result), quant_of(self.result)
+        axis = device_axis(self.axis, self.result.tensor.rank)
+        start = 0
+        for piece in self.pieces:
+            size = piece.tensor.dims[self.axis]
+            part = builder.slice(target, whole(target).along(axis, start, size))
+            start += size
+            if quant_of(piece) == quant:
+                lower_copy(builder, self, builder.read(piece), part)
+            else:
+                clamp = clamp_codes(quant, None, builder.rounding)
+                lower_rescale(builder, self, piece, part, quant, clamp)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -14,6 +14,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Quant, TensorType, Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import Product, constant_array, lower_product
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON, WINDOW
 from npuc.ops.quantised import (
@@ -191,6 +193,25 @@ class Conv2d(Op):
             return y
         pair = ((y, target), (residual, quant_of(self.residual)))
         return add_codes(pair, final, clamp_codes(final, self.clamp, rounding), rounding)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a conv or depthwise task."""
+        bias = None if self.bias is None else constant_array(self, self.bias, "bias")
+        product = Product(
+            op=self,
+            x=self.x,
+            result=self.result,
+            weights=constant_array(self, self.weights, "weights"),
+            weight_scales=quant_of(self.weights).scales,
+            bias=bias,
+            window=self.window,
+            group=self.group,
+            clamp=self.clamp,
+            residual=self.residual,
+            inner=None if self.residual is None else self.inner_quant,
+            inner_clamp=self.inner_clamp,
+        )
+        lower_product(builder, product)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

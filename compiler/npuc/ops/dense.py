@@ -13,6 +13,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import TensorType, Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import Product, constant_array, lower_product
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -27,6 +29,7 @@ from npuc.ops.quantised import (
 )
 from npuc.ops.shapes import require_rank, text
 from npuc.reference import clamp_codes, clamp_real, conv_scales, fits_int32, requantise
+from npuc.window import Window
 
 __all__ = ["Dense"]
 
@@ -92,6 +95,21 @@ class Dense(Op):
         reach = (-128 - source.zero_point, 127 - source.zero_point)
         wide = not fits_int32(weights, bias, reach)
         return requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a 1x1 conv task."""
+        weights = constant_array(self, self.weights, "weights")
+        product = Product(
+            op=self,
+            x=self.x,
+            result=self.result,
+            weights=weights[:, :, None, None],
+            weight_scales=quant_of(self.weights).scales,
+            bias=None if self.bias is None else constant_array(self, self.bias, "bias"),
+            window=Window(kernel=(1, 1)),
+            clamp=self.clamp,
+        )
+        lower_product(builder, product)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

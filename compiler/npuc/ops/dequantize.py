@@ -13,6 +13,8 @@ import numpy as np
 from npuabi.enums import DType, Rounding
 from npuc.ir.core import Array, Limit, Op, Value, op, operand
 from npuc.ir.types import Quant, TensorType, Type
+from npuc.npu import tasks
+from npuc.npu.builder import Builder, op_params
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, is_quantised, quant_of, require_parameters
 from npuc.reference import dequantize_codes
@@ -49,6 +51,17 @@ class Dequantize(Op):
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
         """Return the real numbers, as float32."""
         return (dequantize_codes(np.asarray(operands[0]), quant_of(self.x)),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a dequantize task."""
+        quant = quant_of(self.x)
+        params = op_params(input_zero_point=quant.zero_point, input_scale=quant.scale)
+        operands = [
+            builder.read(self.x),
+            builder.result_of(self.result),
+            builder.params(params),
+        ]
+        builder.task(tasks.Dequantize, self, operands)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -13,6 +13,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_expand
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_activation, require_dtypes, require_tied
@@ -48,6 +50,10 @@ class Expand(Op):
         x = np.asarray(operands[0])
         shape = np.broadcast_shapes(x.shape, tuple(self.shape))
         return (np.broadcast_to(x, shape).copy(),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a copy that broadcasts."""
+        lower_expand(builder, self, self.x, self.result)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -14,6 +14,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_reshape
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_activation, require_dtypes, require_tied
@@ -51,6 +53,10 @@ class Flatten(Op):
         x = np.asarray(operands[0])
         axis = self.axis + x.ndim if self.axis < 0 else self.axis
         return (x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])),)
+
+    def lower(self, builder: Builder) -> None:
+        """Share the operand's memory, or append a copy where the elements lie otherwise."""
+        lower_reshape(builder, self, self.x, self.result)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

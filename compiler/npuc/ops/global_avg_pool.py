@@ -10,6 +10,9 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, Op, Value, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_pool
+from npuc.npu.tasks import GlobalAvgPool as PoolTask
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -22,6 +25,7 @@ from npuc.ops.quantised import (
 )
 from npuc.ops.shapes import require_rank, text
 from npuc.reference import average_codes
+from npuc.window import Window
 
 __all__ = ["GlobalAvgPool"]
 
@@ -57,6 +61,10 @@ class GlobalAvgPool(Op):
         totals = x.astype(np.int64).sum(axis=(2, 3), keepdims=True)
         count = np.array(x.shape[2] * x.shape[3])
         return (average_codes(totals, count, quant_of(self.x).zero_point, rounding),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a global average pool task."""
+        lower_pool(builder, PoolTask, self, self.x, self.result, Window(kernel=(1, 1)))
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -13,6 +13,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, Op, Value, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_reshape
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_activation, require_dtypes, require_tied
@@ -43,6 +45,10 @@ class Identity(Op):
         """Return the same elements."""
         x = np.asarray(operands[0])
         return (x,)
+
+    def lower(self, builder: Builder) -> None:
+        """Share the operand's memory, or append a copy where the elements lie otherwise."""
+        lower_reshape(builder, self, self.x, self.result)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -10,6 +10,9 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_pool
+from npuc.npu.tasks import MaxPool
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON, WINDOW
 from npuc.ops.quantised import (
@@ -74,6 +77,10 @@ class MaxPool2d(Op):
             views = window_views(x.astype(np.int64), self.window, -129)
             return (views.max(axis=(4, 5)).astype(np.int8),)
         return (window_views(x.astype(np.float64), self.window, -np.inf).max(axis=(4, 5)),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a max pool task."""
+        lower_pool(builder, MaxPool, self, self.x, self.result, self.window)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

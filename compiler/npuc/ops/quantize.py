@@ -14,6 +14,8 @@ import numpy as np
 from npuabi.enums import DType, Rounding
 from npuc.ir.core import Array, AttrKind, Limit, Op, Value, attr, op, operand
 from npuc.ir.types import Quant, TensorType, Type
+from npuc.npu import tasks
+from npuc.npu.builder import Builder, op_params
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, quant_of, require_float, require_parameters
@@ -69,6 +71,17 @@ class Quantize(Op):
         """Return the codes."""
         x = np.asarray(operands[0])
         return (quantize_codes(x, quant_of(self.result), self.result.tensor.numpy, rounding),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a quantize task."""
+        quant = quant_of(self.result)
+        params = op_params(output_zero_point=quant.zero_point, output_scale=quant.scale)
+        operands = [
+            builder.read(self.x),
+            builder.result_of(self.result),
+            builder.params(params),
+        ]
+        builder.task(tasks.Quantize, self, operands)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -10,6 +10,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, Op, Value, op, operand
 from npuc.ir.types import TensorType, Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_rescale
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -53,6 +55,12 @@ class Relu(Op):
         target = quant_of(self.result)
         limits = clamp_codes(target, _RANGE, rounding)
         return (rescale(x, quant_of(self.x), target, limits, rounding),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a rescale that clamps at zero."""
+        target = quant_of(self.result)
+        clamp = clamp_codes(target, _RANGE, builder.rounding)
+        lower_rescale(builder, self, self.x, builder.result_of(self.result), target, clamp)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

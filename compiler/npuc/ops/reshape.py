@@ -13,6 +13,8 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_reshape
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_activation, require_dtypes, require_tied
@@ -49,6 +51,10 @@ class Reshape(Op):
         x = np.asarray(operands[0])
         shape = reshape(x.shape, tuple(self.shape), allowzero=bool(self.allowzero))
         return (x.reshape(tuple(d for d in shape if d is not None)),)
+
+    def lower(self, builder: Builder) -> None:
+        """Share the operand's memory, or append a copy where the elements lie otherwise."""
+        lower_reshape(builder, self, self.x, self.result)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

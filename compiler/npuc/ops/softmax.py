@@ -11,8 +11,11 @@ from typing import Self
 import numpy as np
 
 from npuabi.enums import Rounding
+from npuabi.fixedpoint import softmax_parameters
 from npuc.ir.core import Array, AttrKind, Limit, Op, Value, attr, op, operand
 from npuc.ir.types import Quant, TensorType, Type
+from npuc.npu import tasks
+from npuc.npu.builder import Builder, op_params
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -23,7 +26,7 @@ from npuc.ops.quantised import (
     require_dtypes,
 )
 from npuc.ops.shapes import device_axis, normalise_axis
-from npuc.reference import softmax_codes
+from npuc.reference import softmax_codes, softmax_table
 
 __all__ = ["RESULT_QUANT", "Softmax"]
 
@@ -77,6 +80,29 @@ class Softmax(Op):
         real = x.astype(np.float64)
         powers = np.exp(real - real.max(axis=self.axis, keepdims=True, initial=-np.inf))
         return (powers / powers.sum(axis=self.axis, keepdims=True),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a softmax task; for rounding even, the table of powers is in its parameters."""
+        scale = quant_of(self.x).scale
+        found = softmax_parameters(scale, builder.rounding)
+        params = op_params(
+            input_zero_point=quant_of(self.x).zero_point,
+            output_zero_point=RESULT_QUANT.zero_point,
+            input_multiplier=found.input_multiplier,
+            input_shift=found.input_shift,
+            diff_min=found.diff_min,
+            input_scale=scale,
+            output_scale=RESULT_QUANT.scale,
+        )
+        even = builder.rounding is Rounding.EVEN
+        table = softmax_table(scale).astype("<f4").view(np.uint8) if even else None
+        operands = [
+            builder.read(self.x),
+            builder.result_of(self.result),
+            builder.params(params, table),
+        ]
+        axis = device_axis(self.axis, self.x.tensor.rank)
+        builder.task(tasks.Softmax, self, operands, kernel=(axis, 0))
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -14,10 +14,13 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_slice
+from npuc.npu.regions import whole
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_activation, require_dtypes, require_tied
-from npuc.ops.shapes import normalise_axis
+from npuc.ops.shapes import device_axis, normalise_axis
 
 __all__ = ["Split"]
 
@@ -62,6 +65,15 @@ class Split(Op):
         """Return the parts."""
         cuts = list(accumulate(self.sizes))[:-1]
         return tuple(np.split(np.asarray(operands[0]), cuts, axis=self.axis))
+
+    def lower(self, builder: Builder) -> None:
+        """Let each part look into the operand, or copy it where it starts inside a brick."""
+        source = builder.read(self.x)
+        axis = device_axis(self.axis, self.x.tensor.rank)
+        start = 0
+        for part, size in zip(self.results, self.sizes, strict=True):
+            lower_slice(builder, self, source, whole(source).along(axis, start, size), part)
+            start += size
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

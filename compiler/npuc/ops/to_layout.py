@@ -10,6 +10,8 @@ import numpy as np
 from npuabi.enums import Layout, Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
+from npuc.npu.builder import Builder
+from npuc.npu.lowering import lower_copy
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, require_tied
@@ -42,6 +44,10 @@ class ToLayout(Op):
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
         """Return the operand."""
         return (np.asarray(operands[0]),)
+
+    def lower(self, builder: Builder) -> None:
+        """Append a copy into the other layout."""
+        lower_copy(builder, self, builder.read(self.x), builder.result_of(self.result))
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -1,0 +1,211 @@
+"""emit: the scheduled, placed and planned L3 graph as ABI records.
+
+Invariant: what a record says comes from the task's attributes and its buffers' types alone, in
+ring order; equal tensors share one descriptor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from npuabi.cycles import macs_of, work_of
+from npuabi.enums import Direction, Precision, Space, ToaFlag
+from npuabi.program import pack_symbols
+from npuabi.records import (
+    NO_TENSOR,
+    Interface,
+    SourceEntry,
+    TensorDescriptor,
+    Toa,
+)
+from npuabi.target import Target
+from npuc.diagnostics import CompileError
+from npuc.ir.core import Graph, Value
+from npuc.ir.types import TensorType
+from npuc.npu.regions import geometry, root_of
+from npuc.npu.tasks import BufferOp, Conv, Depthwise, Task, buffer_type
+
+__all__ = ["Emitted", "emit"]
+
+_SETUP_CYCLES = 2
+_DMA_GRANULE_LOG2 = 4
+_MOST_SOURCES = 1 << 16
+_OPERANDS = ("input", "weights", "params", "residual", "output")
+_WAITS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.WAIT_VECTOR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emitted:
+    """The records of one program, in ring order."""
+
+    tensors: tuple[TensorDescriptor, ...]
+    toas: tuple[Toa, ...]
+    interface: tuple[Interface, ...]
+    sources: tuple[SourceEntry, ...]
+    symbols: bytes
+
+
+def emit(graph: Graph, arguments: list[Value], outputs: list[Value], target: Target) -> Emitted:
+    """Return the records of an L3 graph; *arguments* and *outputs* are those of its L2 graph."""
+    return _Emitter(graph, target).run(arguments, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    name: str
+    kind: str
+    file: str
+    line: int
+    column: int
+
+
+class _Emitter:
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self._graph = graph
+        self._target = target
+        self._tasks = [op for op in graph.ops if isinstance(op, Task)]
+        self._sources: dict[_Source, int] = {}
+        self._tensors: dict[tuple[object, ...], int] = {}
+        self._records: list[TensorDescriptor] = []
+
+    def run(self, arguments: list[Value], outputs: list[Value]) -> Emitted:
+        toas_of = [(task, self._source(task)) for task in self._tasks]
+        names = [root_of(v)[0].name for task in self._tasks for v in task.inputs]
+        words = [w for s in self._sources for w in (s.name, s.kind, s.file)]
+        values = [v.name for v in (*arguments, *outputs)]
+        symbols, self._offsets = pack_symbols([*values, *words, *names])
+        inputs = [op.result for op in self._graph.ops if isinstance(op, BufferOp)
+                  and op.role == "input"]  # fmt: skip
+        interface = [
+            self._interface(Direction.INPUT, value, buffer)
+            for value, buffer in zip(arguments, inputs, strict=True)
+        ] + [
+            self._interface(Direction.OUTPUT, value, buffer)
+            for value, buffer in zip(outputs, self._graph.outputs, strict=True)
+        ]
+        toas = [self._toa(task, source) for task, source in toas_of]
+        return Emitted(
+            tensors=tuple(self._records),
+            toas=tuple(toas),
+            interface=tuple(interface),
+            sources=self._source_entries(toas),
+            symbols=symbols,
+        )
+
+    def _source(self, task: Task) -> int:
+        place = task.location
+        # The base name only: a blob must not change with the folder it was compiled in.
+        file = place.file.replace("\\", "/").rsplit("/", 1)[-1]
+        name, kind = task.attributes["name"], task.attributes["kind"]
+        source = _Source(name, kind, file, place.line, place.column)
+        number = self._sources.setdefault(source, len(self._sources))
+        if number >= _MOST_SOURCES:
+            raise CompileError.at(
+                place, f"a blob maps at most {_MOST_SOURCES} ops: split the graph in two"
+            )
+        return number
+
+    def _interface(self, direction: Direction, value: Value, buffer: Value) -> Interface:
+        shape = value.tensor.dims
+        return Interface(
+            direction=direction,
+            rank=len(shape),
+            dtype=value.tensor.dtype,
+            tensor=self._tensor(buffer),
+            symbol=self._offsets[value.name],
+            shape=(*shape, 1, 1, 1, 1)[:4],
+        )
+
+    def _tensor(self, value: Value) -> int:
+        record = self._descriptor(value)
+        key = tuple(getattr(record, name) for name in record.FIELDS)
+        if key not in self._tensors:
+            self._tensors[key] = len(self._records)
+            self._records.append(record)
+        return self._tensors[key]
+
+    def _descriptor(self, value: Value) -> TensorDescriptor:
+        buffer = buffer_type(value)
+        found = geometry(buffer)
+        base = buffer.place.offset
+        if base is None:
+            raise ValueError(f"%{value.name} has no place")
+        root = root_of(value)[0]
+        host = isinstance(root.owner, BufferOp) and root.owner.role in ("input", "output")
+        whole = host and root is value
+        scale, zero_point = _quantisation(buffer.tensor)
+        return TensorDescriptor(
+            base=base,
+            dims=found.dims,
+            strides=found.strides,
+            space=buffer.place.space,
+            dtype=found.dtype,
+            layout=found.layout,
+            alignment_log2=_log2(self._target.dma_alignment) if whole else _DMA_GRANULE_LOG2,
+            bank=base // self._target.bank_bytes if buffer.place.space is Space.SRAM else 0,
+            lane=found.lane,
+            zero_point=zero_point,
+            scale=scale,
+            symbol=self._offsets[root.name],
+            extent=found.extent,
+        )
+
+    def _toa(self, task: Task, source: int) -> Toa:
+        tensors = [NO_TENSOR if v is None else self._tensor(v) for v in map(task.named, _OPERANDS)]
+        read = task.attributes
+        flags = ToaFlag(0)
+        for name, flag in (("clear", ToaFlag.CLEAR), ("write", ToaFlag.WRITE),
+                           ("wide", ToaFlag.WIDE)):  # fmt: skip
+            if isinstance(task, Conv | Depthwise) and read[name]:
+                flags |= flag
+        if isinstance(task, Conv | Depthwise) and task.named("residual") is not None:
+            flags |= ToaFlag.RESIDUAL
+        for wait, flag in zip(read["waits"], _WAITS, strict=True):
+            flags |= flag if wait >= 0 else ToaFlag(0)
+        toa = Toa(
+            opcode=task.OPCODE,
+            unit=task.UNIT,
+            precision=Precision.INT8,
+            mode=task.mode_value,
+            flags=flags,
+            op=source,
+            tensors=tuple(tensors),
+            waits=tuple(max(w, 0) % (1 << 16) for w in read["waits"]),
+            kernel=tuple(read["kernel"]),
+            stride=tuple(read["strides"]),
+            dilation=tuple(read["dilations"]),
+            pads=tuple(read["pads"]),
+            groups=read["groups"] % (1 << 16),
+            clamp=tuple(read["clamp"]),
+            setup_cycles=_SETUP_CYCLES,
+            cycles=0,
+        )
+        cycles = work_of(toa, self._records, self._target).alone_cycles
+        return replace(toa, cycles=cycles)
+
+    def _source_entries(self, toas: list[Toa]) -> tuple[SourceEntry, ...]:
+        macs = [0] * len(self._sources)
+        for toa in toas:
+            macs[toa.op] += macs_of(toa, self._records)
+        return tuple(
+            SourceEntry(
+                symbol=self._offsets[s.name],
+                kind=self._offsets[s.kind],
+                file=self._offsets[s.file],
+                line=s.line,
+                column=s.column,
+                macs=macs[number],
+            )
+            for s, number in self._sources.items()
+        )
+
+
+def _quantisation(tensor: TensorType) -> tuple[float, int]:
+    quant = tensor.quant
+    if quant is None or quant.axis is not None:
+        return 0.0, 0
+    return quant.scale, quant.zero_point
+
+
+def _log2(value: int) -> int:
+    return value.bit_length() - 1

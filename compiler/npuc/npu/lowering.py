@@ -1,0 +1,326 @@
+"""What the ops' ``lower`` methods share: products, pools, rescaling, relayout.
+
+The numbers that go into parameters come from the same functions as the integer reference's; the
+arithmetic does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npuabi.enums import Layout
+from npuabi.fixedpoint import add_parameters
+from npuabi.geometry import LANES
+from npuabi.records import OpParams
+from npuc.ir.core import Array, Op, Value
+from npuc.ir.types import Buffer, Quant
+from npuc.npu.builder import Builder, device_dims, op_params
+from npuc.npu.pack import pack_blocks, pack_bricks, pack_depthwise, pack_taps
+from npuc.npu.regions import Box, root_of, whole
+from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, View, buffer_type
+from npuc.reference import clamp_codes, conv_scales, fits_int32, multipliers
+from npuc.window import Window
+
+__all__ = [
+    "Product",
+    "add_params",
+    "constant_array",
+    "lower_copy",
+    "lower_expand",
+    "lower_pool",
+    "lower_product",
+    "lower_rescale",
+    "lower_reshape",
+    "lower_slice",
+    "quant_at",
+]
+
+
+def quant_at(value: Value) -> Quant:
+    """Return the parameters of a quantised L2 value."""
+    if value.tensor.quant is None:
+        raise ValueError(f"%{value.name} has no quantisation parameters")
+    return value.tensor.quant
+
+
+def constant_array(op: Op, value: Value, role: str) -> Array:
+    """Return the numbers of a constant operand; refuse computed weights."""
+    found = getattr(value.owner, "value", None)
+    if found is None:
+        raise op.error(f"{role} %{value.name} is computed at run time; the NPU takes constants")
+    array: Array = found()
+    return array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """A convolution (or dense layer) on codes, ready to be packed.
+
+    ``weights`` are int8 OIHW with I = C / group; ``inner`` and ``inner_clamp`` describe the result
+    before a residual is added.
+    """
+
+    op: Op
+    x: Value
+    result: Value
+    weights: Array
+    weight_scales: Sequence[float]
+    bias: Array | None
+    window: Window
+    group: int = 1
+    clamp: Sequence[float] | None = None
+    residual: Value | None = None
+    inner: Quant | None = None
+    inner_clamp: Sequence[float] | None = None
+
+
+def lower_product(builder: Builder, product: Product) -> None:
+    """Append the tasks of a product: depthwise, or one conv a run of output channels."""
+    channels = product.weights.shape[0]
+    if product.group == builder.read(product.x).tensor.dims[1] == channels and product.group > 1:
+        return _depthwise(builder, product)
+    for outputs, inputs in _segments(product):
+        _segment(builder, product, outputs, inputs)
+    return None
+
+
+Span = tuple[int, int]
+
+
+def _segments(product: Product) -> Iterator[tuple[Span, Span]]:
+    """Yield (output channels, input channels) in whole bricks, neighbours with equal input merged.
+
+    A grouped convolution becomes one with block-diagonal weights for each run of output bricks.
+    """
+    outputs, depth = product.weights.shape[:2]
+    per_group = outputs // product.group
+    runs: list[tuple[Span, Span]] = []
+    for first in range(0, outputs, LANES):
+        last = min(first + LANES, outputs)
+        low = first // per_group * depth // LANES * LANES
+        high = min(-(-((last - 1) // per_group + 1) * depth // LANES) * LANES,
+                   depth * product.group)  # fmt: skip
+        if runs and runs[-1][1] == (low, high):
+            runs[-1] = ((runs[-1][0][0], last), (low, high))
+        else:
+            runs.append(((first, last), (low, high)))
+    yield from runs
+
+
+def _segment(builder: Builder, product: Product, outputs: Span, inputs: Span) -> None:
+    source, target = builder.read(product.x), builder.result_of(product.result)
+    dense = _block_diagonal(product, outputs, inputs)
+    packed = pack_taps if buffer_type(source).tensor.layout is Layout.NHWC else pack_bricks
+    layout = Layout.OIHW16O if packed is pack_taps else Layout.OIHW16I16O
+    operands = [
+        builder.slice(source, whole(source).along(1, inputs[0], inputs[1] - inputs[0])),
+        builder.slice(target, whole(target).along(1, outputs[0], outputs[1] - outputs[0])),
+        _params(builder, product, outputs),
+        builder.weights(packed(dense), dense.shape, layout),
+    ]
+    if product.residual is not None:
+        added = builder.read(product.residual)
+        box = whole(added).along(1, outputs[0], outputs[1] - outputs[0])
+        operands.append(builder.slice(added, box))
+    builder.task(Conv, product.op, operands, **_micro_ops(builder, product))
+
+
+def _block_diagonal(product: Product, outputs: Span, inputs: Span) -> Array:
+    """Return OIHW weights over *inputs*, zero where a group does not read."""
+    _, depth, kh, kw = product.weights.shape
+    per_group = product.weights.shape[0] // product.group
+    dense = np.zeros((outputs[1] - outputs[0], inputs[1] - inputs[0], kh, kw), np.int8)
+    for row, channel in enumerate(range(*outputs)):
+        first = channel // per_group * depth - inputs[0]
+        dense[row, first : first + depth] = product.weights[channel]
+    return dense
+
+
+def _depthwise(builder: Builder, product: Product) -> None:
+    channels = product.weights.shape[0]
+    shape = (1, channels, *product.weights.shape[2:])
+    operands = [
+        builder.read(product.x),
+        builder.result_of(product.result),
+        _params(builder, product, (0, channels)),
+        builder.weights(pack_depthwise(product.weights), shape, Layout.NCHW16C),
+    ]
+    if product.residual is not None:
+        operands.append(builder.read(product.residual))
+    attributes = {**_micro_ops(builder, product), "groups": channels}
+    builder.task(Depthwise, product.op, operands, **attributes)
+
+
+def _micro_ops(builder: Builder, product: Product) -> dict[str, Any]:
+    window = product.window
+    zero_point = quant_at(product.x).zero_point
+    reach = (-128 - zero_point, 127 - zero_point)
+    return {
+        "kernel": window.kernel,
+        "strides": window.strides,
+        "dilations": window.dilations,
+        "pads": window.pads,
+        "clamp": clamp_codes(quant_at(product.result), product.clamp, builder.rounding),
+        "wide": not fits_int32(product.weights, product.bias, reach),
+    }
+
+
+def _params(builder: Builder, product: Product, outputs: Span) -> Value:
+    """Pack the head and the blocks of output channels: bias, multiplier, shift."""
+    source, final = quant_at(product.x), quant_at(product.result)
+    inner = final if product.inner is None else product.inner
+    channels = product.weights.shape[0]
+    scales = list(product.weight_scales)
+    if len(scales) == 1:
+        scales *= channels
+    reals = conv_scales(source.scale, scales, inner.scale, builder.rounding)
+    multiplier, shift = multipliers(reals, builder.rounding)
+    bias = np.zeros(channels, np.int64) if product.bias is None else product.bias
+    chosen = slice(*outputs)
+    blocks = pack_blocks(bias[chosen], multiplier[chosen], shift[chosen])
+    fields: dict[str, Any] = {
+        "input_zero_point": source.zero_point,
+        "output_zero_point": final.zero_point,
+        "input_scale": source.scale,
+        "output_scale": final.scale,
+    }
+    if product.residual is not None:
+        fields |= _residual_fields(builder, product, inner, final)
+    return builder.params(op_params(**fields), blocks)
+
+
+def _residual_fields(
+    builder: Builder, product: Product, inner: Quant, final: Quant
+) -> dict[str, Any]:
+    if product.residual is None:
+        return {}
+    added = quant_at(product.residual)
+    low, high = clamp_codes(inner, product.inner_clamp, builder.rounding)
+    return {
+        **_add_fields(builder, inner, added, final),
+        "inner_zero_point": inner.zero_point,
+        "residual_zero_point": added.zero_point,
+        "inner_low": low,
+        "inner_high": high,
+    }
+
+
+def add_params(builder: Builder, a: Quant, b: Quant, result: Quant) -> OpParams:
+    """Return the parameters of an ADD task."""
+    return op_params(
+        **_add_fields(builder, a, b, result),
+        input_zero_point=a.zero_point,
+        residual_zero_point=b.zero_point,
+        output_zero_point=result.zero_point,
+    )
+
+
+def _add_fields(builder: Builder, a: Quant, b: Quant, result: Quant) -> dict[str, int]:
+    """Return the multipliers of an ADD, named as OpParams names them."""
+    found = add_parameters(a.scale, b.scale, result.scale, builder.rounding)
+    return {name: getattr(found, name) for name in type(found).__slots__}
+
+
+def lower_rescale(
+    builder: Builder, op: Op, x: Value, target: Value, result: Quant, clamp: tuple[int, int]
+) -> None:
+    """Append a RESCALE of L2 value *x* into the buffer *target*, whose parameters are *result*."""
+    source = quant_at(x)
+    reals = conv_scales(source.scale, [1.0], result.scale, builder.rounding)
+    multiplier, shift = multipliers(reals, builder.rounding)
+    params = op_params(
+        input_zero_point=source.zero_point,
+        output_zero_point=result.zero_point,
+        input_multiplier=int(multiplier[0]),
+        input_shift=int(shift[0]),
+        input_scale=source.scale,
+        output_scale=result.scale,
+    )
+    operands = [builder.read(x), target, builder.params(params)]
+    builder.task(Rescale, op, operands, clamp=clamp)
+
+
+def lower_pool(
+    builder: Builder, kind: type[Task], op: Op, x: Value, result: Value, window: Window, **more: Any
+) -> None:
+    """Append a pool; average pools get parameters with the zero point."""
+    operands = [builder.read(x), builder.result_of(result)]
+    if any(spec.name == "params" for spec in kind.OPERANDS):
+        quant = quant_at(x)
+        params = op_params(
+            input_zero_point=quant.zero_point,
+            output_zero_point=quant.zero_point,
+            input_scale=quant.scale,
+            output_scale=quant.scale,
+        )
+        operands.append(builder.params(params))
+    attributes = {
+        "kernel": window.kernel,
+        "strides": window.strides,
+        "dilations": window.dilations,
+        "pads": window.pads,
+        **more,
+    }
+    builder.task(kind, op, operands, **attributes)
+
+
+def lower_copy(builder: Builder, op: Op, x: Value, target: Value) -> None:
+    """Append a COPY of buffer *x* into the buffer *target*."""
+    builder.task(Copy, op, [x, target])
+
+
+def lower_reshape(builder: Builder, op: Op, x: Value, result: Value) -> None:
+    """Let the result be the operand's memory where its elements already lie right, else copy."""
+    source = builder.read(x)
+    if builder.is_bound(result) or not _same_memory(source, result, builder):
+        return lower_copy(builder, op, source, builder.result_of(result))
+    wanted = builder.type_of(result)
+    if wanted.tensor.dims == source.tensor.dims:
+        builder.alias(result, source)
+    else:
+        base, offset = root_of(source)
+        seen = replace(wanted, place=buffer_type(base).place, lane=buffer_type(source).lane)
+        view = View([base], {"offset": offset}, result_types=[seen], names=[result.name])
+        builder.alias(result, builder.graph.append(view).result)
+    return None
+
+
+def _same_memory(source: Value, result: Value, builder: Builder) -> bool:
+    """Whether both shapes enumerate the same bricks: equal dims, or pixels of one image."""
+    old, new = buffer_type(source), builder.type_of(result)
+    if old.tensor.layout is not new.tensor.layout:
+        return False
+    if old.tensor.dims == new.tensor.dims:
+        return True
+    same_channels = old.tensor.dims[:2] == new.tensor.dims[:2]
+    dense = old.strides[2] == old.tensor.dims[3] * old.strides[3]
+    return same_channels and dense and _plane(old) == _plane(new)
+
+
+def _plane(buffer: Buffer) -> int:
+    return math.prod(buffer.tensor.dims[2:])
+
+
+def lower_slice(builder: Builder, op: Op, source: Value, box: Box, result: Value) -> None:
+    """Let *result* be the part *box* of buffer *source*, or a copy where a brick is cut."""
+    part = builder.slice(source, box)
+    if builder.is_bound(result) or buffer_type(part).lane:
+        lower_copy(builder, op, part, builder.result_of(result))
+    else:
+        builder.alias(result, part)
+
+
+def lower_expand(builder: Builder, op: Op, x: Value, result: Value) -> None:
+    """Append a broadcasting copy, after a copy that lines the dims up when the rank grows."""
+    source, shape = builder.read(x), x.tensor.dims
+    padded = (1,) * (result.tensor.rank - len(shape)) + shape
+    if device_dims(padded) != device_dims(shape):
+        lined = builder.temporary(x.tensor.with_shape(padded), x.name)
+        lower_copy(builder, op, source, lined)
+        source = lined
+    lower_copy(builder, op, source, builder.result_of(result))

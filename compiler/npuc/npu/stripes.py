@@ -1,0 +1,294 @@
+"""How one whole-op task is cut into stripes that fit a number of SRAM bytes.
+
+The choice weighs DDR traffic against the number of TOAs; it never changes a number. A cut in K is
+the last resort: it limits a stripe to the pixels whose sums the accumulators hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from npuabi.enums import Layout, Space
+from npuabi.geometry import LANES, Geometry, dense_strides
+from npuabi.target import Target
+from npuc.ir.core import Value
+from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
+from npuc.npu.regions import Box, clip_broadcast, reach_of, whole
+from npuc.npu.tasks import Conv, Copy, Depthwise, GlobalAvgPool, Softmax, Task, buffer_type
+
+__all__ = ["Cut", "Cutter", "boxes", "streamed"]
+
+_DIVISIONS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 4096)
+_TOA_CYCLES = 16
+_SLOT_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Sizes of a stripe; ``k_bricks`` is 0 when K is not cut."""
+
+    batch: int
+    channels: int
+    rows: int
+    columns: int
+    k_bricks: int = 0
+    channels_outer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Smallest pieces that a task's output may be cut into."""
+
+    channels: int
+    rows: int
+    columns: int
+
+
+def streamed(value: Value) -> bool:
+    """Return whether a task must reach *value* by DMA."""
+    return buffer_type(value).place.space is not Space.SRAM
+
+
+def boxes(task: Task, cut: Cut) -> Iterator[Box]:
+    """Yield the output boxes of a cut in the order they are computed."""
+    dims = task.output.tensor.dims
+    sizes = (cut.batch, cut.channels, cut.rows, cut.columns)
+    ranges = [
+        [(start, min(size, extent - start)) for start in range(0, extent, size)]
+        for extent, size in zip(dims, sizes, strict=True)
+    ]
+    order = (1, 0, 2, 3) if cut.channels_outer else (0, 2, 3, 1)
+    for chosen in product(*(ranges[dim] for dim in order)):
+        box = Box((0, 0, 0, 0), (1, 1, 1, 1))
+        for dim, (start, size) in zip(order, chosen, strict=True):
+            box = box.along(dim, start, size)
+        yield box
+
+
+class Cutter:
+    """Chooses cuts for one target, level and number of copies of each streamed slot."""
+
+    def __init__(self, target: Target, *, copies: int) -> None:
+        self._target = target
+        self._copies = copies
+
+    def choose(self, task: Task, free: int) -> Cut | None:
+        """Return the cheapest cut that needs at most *free* bytes, or None."""
+        simple = self._simple(task, free)
+        if simple is not None:
+            return simple
+        fitting = [(self._cost(task, c), i, c) for i, c in enumerate(_plain_cuts(task))
+                   if self.need(task, c) <= free]  # fmt: skip
+        if fitting:
+            return min(fitting)[2]
+        narrow = (c for c in self._narrow_cuts(task) if self.need(task, c) <= free)
+        return next(narrow, None)
+
+    def least(self, task: Task) -> int:
+        """Return the bytes that the smallest cut needs."""
+        cuts = [*_plain_cuts(task), *self._narrow_cuts(task)]
+        return min(self.need(task, c) for c in cuts)
+
+    def need(self, task: Task, cut: Cut) -> int:
+        """Return the SRAM bytes of all slots of a cut."""
+        loads = self._loads(task, cut)
+        return sum(_aligned(size) * min(self._copies, times) for size, times in loads)
+
+    def _loads(self, task: Task, cut: Cut) -> list[tuple[int, int]]:
+        """Return (bytes, times filled) of the slots: constants, streamed inputs, output."""
+        size, counts = _size(task, cut), _Counts.of(task, cut)
+        pitch = self._target.row_pitch
+        loads = [(chunk_bytes(task, cut), counts.chunks)]
+        for value, box in _input_boxes(task, size, cut):
+            if streamed(value):
+                loads.append((box_bytes(value, box, pitch), counts.inputs))
+        if streamed(task.output):
+            out = Box((0, 0, 0, 0), size)
+            loads.append((box_bytes(task.output, out, pitch), counts.stripes))
+        return loads
+
+    def _simple(self, task: Task, free: int) -> Cut | None:
+        """The whole op as one stripe, when nothing is streamed and its constants are small."""
+        if any(streamed(v) for v in _tensors(task)):
+            return None
+        cut = _whole_cut(task)
+        need = self.need(task, cut)
+        return cut if need <= min(free, self._target.sram_bytes // 16) else None
+
+    def _cost(self, task: Task, cut: Cut) -> float:
+        """Estimated cycles: the slower of compute and DMA, some of the first load, issue."""
+        speed, latency = self._target.ddr_bytes_per_cycle, self._target.ddr_latency_cycles
+        cycles = [(n / speed + latency, times) for n, times in self._loads(task, cut) if n]
+        dma = sum(each * times for each, times in cycles)
+        first = sum(each for each, _ in cycles[:2])
+        exposed = 0.25 if self._copies > 1 else 1.0
+        stripes = _Counts.of(task, cut).stripes
+        return max(self._work_cycles(task), dma) + exposed * first + _TOA_CYCLES * stripes
+
+    def _work_cycles(self, task: Task) -> float:
+        elements = whole(task.output).elements
+        kh, kw = task.attributes["kernel"]
+        terms = int(max(kh * kw, 1))
+        if isinstance(task, Conv):
+            depth = task.inputs[0].tensor.dims[1]
+            return elements * terms * depth / self._target.peak_macs_per_cycle
+        return elements * terms / self._target.vector_lanes
+
+    def _narrow_cuts(self, task: Task) -> Iterator[Cut]:
+        """Cuts in columns, and for convolutions in K: what is tried when rows do not fit."""
+        grain = _grain(task)
+        _, c, _, w = task.output.tensor.dims
+        step = min(grain.channels, c)
+        for columns in _sizes(w, grain.columns):
+            yield Cut(1, step, grain.rows, columns)
+        if not isinstance(task, Conv) or task.inputs[0].tensor.layout is not Layout.NCHW16C:
+            return
+        bricks = -(-task.inputs[0].tensor.dims[1] // LANES)
+        for columns, k in product(_sizes(min(w, self._pixels(task)), 1), _sizes(bricks, 1)):
+            yield Cut(1, step, 1, columns, k_bricks=k)
+
+    def _pixels(self, task: Task) -> int:
+        """Pixels whose sums of 16 channels the accumulators hold."""
+        width = 8 if task.attributes["wide"] else 4
+        return self._target.accumulator_bytes // (LANES * width)
+
+
+def _tensors(task: Task) -> list[Value]:
+    residual = task.named("residual")
+    return [task.inputs[0], task.output] + ([residual] if residual is not None else [])
+
+
+def _input_boxes(
+    task: Task, size: tuple[int, int, int, int], cut: Cut
+) -> Iterator[tuple[Value, Box]]:
+    """Yield the input (and residual) with the largest box that a stripe of *size* reads."""
+    dims = task.output.tensor.dims
+    middle = [min(s, e - s) for s, e in zip(size, dims, strict=True)]
+    start = (0, 0, max(middle[2], 0), max(middle[3], 0))
+    reach = reach_of(task, Box(start, size)).box
+    edge = reach_of(task, Box((0, 0, 0, 0), size)).box
+    larger = max(reach, edge, key=lambda b: b.elements)
+    if cut.k_bricks:
+        larger = larger.along(1, 0, min(cut.k_bricks * LANES, larger.size[1]))
+    yield task.inputs[0], larger
+    residual = task.named("residual")
+    if residual is not None:
+        yield residual, clip_broadcast(Box((0, 0, 0, 0), size), residual)
+
+
+def box_bytes(value: Value, box: Box, row_pitch: int) -> int:
+    """Return the bytes of a packed copy of *box*."""
+    buffer = buffer_type(value)
+    layout = buffer.tensor.layout or Layout.NCHW
+    dtype = buffer.tensor.dtype
+    strides = dense_strides(box.size, dtype, layout, row_pitch=row_pitch)
+    return Geometry(box.size, strides, dtype, layout, buffer.lane).extent
+
+
+def chunk_bytes(task: Task, cut: Cut) -> int:
+    """Return the bytes of the parameters and weights of one stripe."""
+    weights, params = task.named("weights"), task.named("params")
+    if weights is None:
+        return 0 if params is None else geometry_bytes(params)
+    blocks = -(-cut.channels // LANES)
+    all_blocks = -(-task.output.tensor.dims[1] // LANES)
+    block = geometry_bytes(weights) // all_blocks
+    if cut.k_bricks:
+        block = block // -(-task.inputs[0].tensor.dims[1] // LANES) * cut.k_bricks
+    return HEAD_BYTES + blocks * (BLOCK_BYTES + block)
+
+
+def geometry_bytes(value: Value) -> int:
+    """Return the bytes of a packed constant."""
+    buffer = buffer_type(value)
+    tensor = buffer.tensor
+    return Geometry(tensor.dims, buffer.strides, tensor.dtype, tensor.layout or Layout.NCHW).extent
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _SLOT_ALIGNMENT) * _SLOT_ALIGNMENT
+
+
+def _size(task: Task, cut: Cut) -> tuple[int, int, int, int]:
+    n, c, h, w = task.output.tensor.dims
+    return min(cut.batch, n), min(cut.channels, c), min(cut.rows, h), min(cut.columns, w)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How often each kind of slot is filled over one op."""
+
+    stripes: int
+    inputs: int
+    chunks: int
+
+    @classmethod
+    def of(cls, task: Task, cut: Cut) -> _Counts:
+        n, c, h, w = task.output.tensor.dims
+        channel_steps = -(-c // cut.channels)
+        places = -(-n // cut.batch) * -(-h // cut.rows) * -(-w // cut.columns)
+        ranges = 1
+        if cut.k_bricks:
+            ranges = -(-task.inputs[0].tensor.dims[1] // (cut.k_bricks * LANES))
+        stripes = channel_steps * places * ranges
+        once = isinstance(task, Conv) and not cut.k_bricks
+        inputs = stripes
+        if once and (places == 1 or not cut.channels_outer):
+            inputs = places
+        per_channel = isinstance(task, Conv | Depthwise)
+        chunks = channel_steps * ranges if per_channel else 1
+        if chunks > 1 and (not cut.channels_outer or ranges > 1):
+            chunks *= places
+        return cls(stripes, inputs, chunks)
+
+
+def _grain(task: Task) -> Grain:
+    _, c, h, w = task.output.tensor.dims
+    layout = task.output.tensor.layout
+    channels = LANES if layout is not Layout.NHWC else c
+    if isinstance(task, Softmax):
+        axis = task.attributes["kernel"][0]
+        return Grain(c if axis == 1 else channels, h if axis == 2 else 1, w)
+    if isinstance(task, Copy):
+        return _copy_grain(task, channels)
+    if isinstance(task, GlobalAvgPool):
+        return Grain(channels, 1, 1)
+    plain = Layout.NHWC in (layout, task.inputs[0].tensor.layout) or layout is Layout.NCHW
+    return Grain(channels, 1, w if plain else LANES)
+
+
+def _copy_grain(task: Task, channels: int) -> Grain:
+    """A relayout is cut as any op; a flatten by 16 source channels; a reshape not at all."""
+    n, c, h, w = task.output.tensor.dims
+    source = task.inputs[0].tensor.dims
+    if all(s in (t, 1) for s, t in zip(source, (n, c, h, w), strict=True)):
+        return Grain(channels, 1, w)
+    if (h, w) == (1, 1) and source[0] == n:
+        return Grain(min(LANES * source[2] * source[3], c), 1, 1)
+    return Grain(c, h, w)
+
+
+def _sizes(extent: int, grain: int) -> list[int]:
+    """Return piece sizes from all of *extent* down to *grain*, in whole grains."""
+    grains = -(-extent // grain)
+    pieces = dict.fromkeys(-(-grains // d) for d in _DIVISIONS)
+    return [min(p * grain, extent) if p * grain >= extent else p * grain for p in pieces]
+
+
+def _whole_cut(task: Task) -> Cut:
+    n, c, h, w = task.output.tensor.dims
+    return Cut(n, c, h, w)
+
+
+def _plain_cuts(task: Task) -> Iterator[Cut]:
+    grain = _grain(task)
+    n, c, h, w = task.output.tensor.dims
+    whole_batch_only = isinstance(task, Copy) and _copy_grain(task, LANES).channels == c
+    for batch in dict.fromkeys((n, n if whole_batch_only else 1)):
+        for channels, rows in product(_sizes(c, grain.channels), _sizes(h, grain.rows)):
+            cut = Cut(batch, channels, rows, w)
+            yield cut
+            if channels < c:
+                yield replace(cut, channels_outer=False)

@@ -1,0 +1,345 @@
+"""tile: each whole-op task becomes stripes with their DMA, in double-buffered slots.
+
+Invariant: a compute task afterwards touches SRAM only; every other access is a DMA task. The
+stripes of a task stand in its place, in the order they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.enums import DType, Layout, Space
+from npuabi.geometry import LANES, dense_strides
+from npuabi.target import Target
+from npuc.ir.core import Graph, Op, Value
+from npuc.ir.types import Buffer, Place, TensorType
+from npuc.npu.builder import bytes_type
+from npuc.npu.modes import choose_mode
+from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
+from npuc.npu.regions import (
+    Box,
+    Reach,
+    clip_broadcast,
+    geometry,
+    reach_of,
+    slice_buffer,
+)
+from npuc.npu.residency import Residency
+from npuc.npu.stripes import Cut, boxes, streamed
+from npuc.npu.tasks import (
+    BufferOp,
+    Constant,
+    Depthwise,
+    DmaIn,
+    DmaOut,
+    Task,
+    View,
+    buffer_type,
+)
+from npuc.ops.const import Const, Dense
+from npuc.passes.context import PassContext
+
+__all__ = ["Tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """One TOA to be: an output box, a range of input bricks, what it reads."""
+
+    box: Box
+    reach: Reach
+    bricks: tuple[int, int] | None
+    clear: bool
+    write: bool
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Cut tasks to fit ``budget_percent`` of SRAM; ``copies`` 2 double-buffers the slots."""
+
+    NAME: ClassVar[str] = "tile"
+
+    budget_percent: int = 100
+    copies: int = 2
+    best_mode: bool = True
+
+    def run(self, graph: Graph, context: PassContext) -> None:
+        """Rewrite *graph* in place."""
+        tasks = [op for op in graph.ops if isinstance(op, Task)]
+        budget = context.sram_bytes * self.budget_percent // 100
+        planner = Residency(tasks, context.target, budget=budget, copies=self.copies)
+        cuts = planner.choose()
+        for task, cut in zip(tasks, cuts, strict=True):
+            _Emitter(graph, task, cut, context.target, self).emit()
+        _sweep(graph)
+
+
+class _Slots:
+    """The SRAM buffers that one operand's streamed pieces take turns in."""
+
+    def __init__(self, graph: Graph, before: Op, name: str, size: int, copies: int) -> None:
+        self._made = [self._make(graph, before, f"{name}.{i}", size) for i in range(copies)]
+        self._next = 0
+        self.loaded: object = None
+        self.value: Value | None = None
+
+    @staticmethod
+    def _make(graph: Graph, before: Op, name: str, size: int) -> Value:
+        slot = BufferOp(
+            [], {"role": "slot"}, result_types=[bytes_type(size, Space.SRAM)], names=[name]
+        )
+        return graph.insert(slot, before=before).result
+
+    def take(self) -> Value:
+        """Return the next slot in turn."""
+        slot = self._made[self._next % len(self._made)]
+        self._next += 1
+        return slot
+
+
+class _Emitter:
+    """Writes the stripes of one task before it, then removes it."""
+
+    def __init__(self, graph: Graph, task: Task, cut: Cut, target: Target, options: Tile) -> None:
+        self._graph = graph
+        self._task = task
+        self._cut = cut
+        self._target = target
+        self._options = options
+        self._stripes = list(_stripes(task, cut))
+        self._slots: dict[str, _Slots] = {}
+        self._chunks: dict[tuple[object, ...], Value] = {}
+
+    def emit(self) -> None:
+        """Emit all stripes."""
+        for stripe in self._stripes:
+            self._emit_stripe(stripe)
+        self._task.erase()
+
+    def _emit_stripe(self, stripe: Stripe) -> None:
+        task = self._task
+        source = self._fetch("in", task.inputs[0], stripe.reach.box)
+        operands = [source]
+        out, store = self._destination(stripe)
+        operands.append(out)
+        operands += self._constants(stripe)
+        residual = task.named("residual")
+        if residual is not None:
+            box = clip_broadcast(stripe.box, residual)
+            operands.append(self._fetch("residual", residual, box))
+        made = task.with_operands(
+            operands, pads=stripe.reach.pads, clear=stripe.clear, write=stripe.write
+        )
+        made.attributes["mode"] = choose_mode(made, self._target, best=self._options.best_mode)
+        self._graph.insert(made, before=task)
+        if store is not None and stripe.write:
+            self._dma(DmaOut, out, store)
+
+    def _fetch(self, name: str, value: Value, box: Box) -> Value:
+        """Return SRAM that holds *box* of *value*: a view, or a slot that a DMA fills."""
+        source = slice_buffer(self._graph, value, box, before=self._task)
+        if not streamed(value):
+            return source
+        slots = self._ring(name, self._largest(name, value))
+        if slots.loaded == box and slots.value is not None:
+            return slots.value
+        slots.loaded, slots.value = box, self._typed(slots.take(), _packed(source, self._target))
+        self._dma(DmaIn, source, slots.value)
+        return slots.value
+
+    def _destination(self, stripe: Stripe) -> tuple[Value, Value | None]:
+        """Return where the stripe writes, and the arena view it is stored to, if any."""
+        target = slice_buffer(self._graph, self._task.output, stripe.box, before=self._task)
+        if not streamed(self._task.output):
+            return target, None
+        slots = self._ring("out", self._largest("out", self._task.output))
+        if slots.loaded != stripe.box or slots.value is None:
+            slots.loaded = stripe.box
+            slots.value = self._typed(slots.take(), _packed(target, self._target))
+        return slots.value, target
+
+    def _constants(self, stripe: Stripe) -> list[Value]:
+        """Return parameters and weights of a stripe in SRAM, fetched when they changed."""
+        params, weights = self._task.named("params"), self._task.named("weights")
+        if params is None:
+            return []
+        first, count = stripe.box.start[1], stripe.box.size[1]
+        key = (first, count, stripe.bricks) if weights is not None else ()
+        chunk = self._chunk(key, params, weights, stripe)
+        slots = self._ring("const", max(self._chunk_sizes()))
+        if slots.loaded != key or slots.value is None:
+            size = geometry(buffer_type(chunk)).extent
+            slots.loaded = key
+            slots.value = self._typed(slots.take(), bytes_type(size, Space.SRAM))
+            self._dma(DmaIn, chunk, slots.value)
+        return self._chunk_views(slots.value, params, weights, stripe)
+
+    def _chunk_views(
+        self, slot: Value, params: Value, weights: Value | None, stripe: Stripe
+    ) -> list[Value]:
+        if weights is None:
+            return [self._typed(slot, _in_sram(buffer_type(params)))]
+        blocks = -(-stripe.box.size[1] // LANES)
+        head = HEAD_BYTES + blocks * BLOCK_BYTES
+        words = TensorType((1, 1, 1, head // 4), DType.I32, layout=Layout.NCHW)
+        typed = Buffer(words, dense_strides(words.dims, DType.I32, Layout.NCHW), Place(Space.SRAM))
+        part = _weights_type(buffer_type(weights), stripe, depthwise=self._depthwise)
+        return [self._typed(slot, typed), self._typed(slot, part, offset=head)]
+
+    @property
+    def _depthwise(self) -> bool:
+        return isinstance(self._task, Depthwise)
+
+    def _chunk(
+        self, key: tuple[object, ...], params: Value, weights: Value | None, stripe: Stripe
+    ) -> Value:
+        """Return the constant that holds a stripe's parameters and weights, made once."""
+        if weights is None:
+            return params
+        if key not in self._chunks:
+            data = _chunk_bytes(params, weights, stripe)
+            raw = TensorType((1, 1, 1, data.size), DType.U8)
+            const = Const(Dense(data.reshape(1, 1, 1, -1)), raw)
+            self._graph.insert(const, before=self._task)
+            made = Constant(
+                [const.result],
+                result_types=[bytes_type(data.size, Space.CONSTANTS)],
+                names=[f"{self._task.attributes['name']}.const"],
+            )
+            self._chunks[key] = self._graph.insert(made, before=self._task).result
+        return self._chunks[key]
+
+    def _chunk_sizes(self) -> Iterator[int]:
+        params, weights = self._task.named("params"), self._task.named("weights")
+        if params is not None and weights is None:
+            yield geometry(buffer_type(params)).extent
+        if params is not None and weights is not None:
+            for stripe in self._stripes:
+                part = _weights_type(buffer_type(weights), stripe, depthwise=self._depthwise)
+                blocks = -(-stripe.box.size[1] // LANES)
+                yield HEAD_BYTES + blocks * BLOCK_BYTES + geometry(part).extent
+
+    def _largest(self, name: str, value: Value) -> int:
+        """Return the bytes of the largest piece of an operand over all stripes."""
+        if name in self._slots:
+            return 0
+        boxes = {_piece(name, value, stripe) for stripe in self._stripes}
+        return max(_piece_bytes(value, box, self._target) for box in boxes)
+
+    def _ring(self, name: str, size: int) -> _Slots:
+        if name not in self._slots:
+            many = len(self._stripes) > 1
+            copies = self._options.copies if many else 1
+            label = f"{self._task.attributes['name']}.{name}"
+            self._slots[name] = _Slots(self._graph, self._task, label, size, copies)
+        return self._slots[name]
+
+    def _typed(self, slot: Value, buffer: Buffer, *, offset: int = 0) -> Value:
+        view = View([slot], {"offset": offset}, result_types=[buffer], names=[slot.name])
+        return self._graph.insert(view, before=self._task).result
+
+    def _dma(self, kind: type[Task], source: Value, target: Value) -> None:
+        named = {"name": self._task.attributes["name"], "kind": self._task.attributes["kind"]}
+        task = kind([source, target], named, location=self._task.location)
+        self._graph.insert(task, before=self._task)
+
+
+def _stripes(task: Task, cut: Cut) -> Iterator[Stripe]:
+    for box in boxes(task, cut):
+        reach = reach_of(task, box)
+        if not cut.k_bricks:
+            yield Stripe(box, reach, None, clear=True, write=True)
+            continue
+        depth = task.inputs[0].tensor.dims[1]
+        bricks = -(-depth // LANES)
+        for first in range(0, bricks, cut.k_bricks):
+            last = min(first + cut.k_bricks, bricks)
+            channels = min(last * LANES, depth) - first * LANES
+            part = replace(reach, box=reach.box.along(1, first * LANES, channels))
+            yield Stripe(box, part, (first, last), clear=first == 0, write=last == bricks)
+
+
+def _piece(name: str, value: Value, stripe: Stripe) -> Box:
+    """Return the part of an operand that one stripe touches."""
+    if name == "in":
+        return stripe.reach.box
+    return stripe.box if name == "out" else clip_broadcast(stripe.box, value)
+
+
+def _in_sram(buffer: Buffer) -> Buffer:
+    return replace(buffer, place=Place(Space.SRAM))
+
+
+def _packed(value: Value, target: Target) -> Buffer:
+    """Return the type of a packed SRAM copy of *value*."""
+    buffer = buffer_type(value)
+    found = geometry(buffer)
+    counted = replace(found, dims=_whole_bricks(found.dims, buffer)).dims
+    strides = dense_strides(counted, found.dtype, found.layout, row_pitch=target.row_pitch)
+    return replace(buffer, strides=strides, place=Place(Space.SRAM), bank=None)
+
+
+def _whole_bricks(dims: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
+    return (dims[0], dims[1] + buffer.lane, *dims[2:])
+
+
+def _piece_bytes(value: Value, box: Box, target: Target) -> int:
+    buffer = buffer_type(value)
+    layout = buffer.tensor.layout or Layout.NCHW
+    lane = (buffer.lane + box.start[1]) % LANES if layout is Layout.NCHW16C else 0
+    dims = (box.size[0], box.size[1] + lane, *box.size[2:])
+    dtype = buffer.tensor.dtype
+    strides = dense_strides(dims, dtype, layout, row_pitch=target.row_pitch)
+    return geometry(replace(buffer, tensor=buffer.tensor.with_shape(dims), strides=strides,
+                            lane=0)).extent  # fmt: skip
+
+
+def _weights_type(weights: Buffer, stripe: Stripe, *, depthwise: bool) -> Buffer:
+    """Return the type of the weights of one stripe: its output channels and K range."""
+    _, i, kh, kw = weights.tensor.dims
+    count = stripe.box.size[1]
+    if depthwise:
+        dims = (1, count, kh, kw)
+    else:
+        dims = (count, stripe.reach.box.size[1] if stripe.bricks else i, kh, kw)
+    layout = weights.tensor.layout or Layout.NCHW
+    strides = dense_strides(dims, weights.tensor.dtype, layout)
+    return Buffer(weights.tensor.with_shape(dims), strides, Place(Space.SRAM))
+
+
+def _chunk_bytes(params: Value, weights: Value, stripe: Stripe) -> NDArray[np.uint8]:
+    """Return head, parameter blocks and weight blocks of a stripe's channels and K range."""
+    first = stripe.box.start[1] // LANES
+    last = first + -(-stripe.box.size[1] // LANES)
+    words = _data(params)
+    blocks = words[HEAD_BYTES:].reshape(-1, BLOCK_BYTES)[first:last]
+    buffer = buffer_type(weights)
+    channel_dim = 1 if buffer.tensor.layout is Layout.NCHW16C else 0
+    packed = _data(weights).reshape(geometry(buffer).counts[channel_dim], -1)[first:last]
+    if stripe.bricks is not None:
+        bricks = geometry(buffer).counts[1]
+        packed = packed.reshape(last - first, bricks, -1)[:, slice(*stripe.bricks)]
+    return np.concatenate([words[:HEAD_BYTES], blocks.ravel(), packed.ravel()])
+
+
+def _data(value: Value) -> NDArray[np.uint8]:
+    owner = value.owner
+    if not isinstance(owner, Constant) or not isinstance(owner.data.owner, Const):
+        raise TypeError(f"%{value.name} is no constant")
+    data: NDArray[np.uint8] = owner.data.owner.value().ravel()
+    return data
+
+
+def _sweep(graph: Graph) -> None:
+    """Remove views, buffers and constants that nothing uses any more."""
+    outputs = set(graph.outputs)
+    for op in reversed(list(graph.ops)):
+        idle = not any(v.users or v in outputs for v in op.results)
+        keep = isinstance(op, BufferOp) and op.role == "input"
+        if op.results and idle and not keep:
+            op.erase()
