@@ -80,10 +80,9 @@ def samples_of(graph: Graph, data: Mapping[str, Array]) -> Iterator[dict[str, Ar
 
 
 def _slice(value: Value, array: Array, index: int) -> Array:
-    if not value.tensor.rank:
-        return array[index]
     batch = _batch(value)
-    return array[index * batch : (index + 1) * batch]
+    result: Array = array[index * batch : (index + 1) * batch]
+    return result if value.tensor.rank else result.reshape(())
 
 
 def _counts(graph: Graph, data: Mapping[str, Array]) -> list[int]:

@@ -15,9 +15,9 @@ from npuc.ir.types import Quant
 from npuc.reference import round_half_away
 
 __all__ = [
-    "ACTIVATION_HIGH",
-    "ACTIVATION_LOW",
     "BIAS_LIMIT",
+    "CODE_HIGH",
+    "CODE_LOW",
     "SMALLEST_SCALE",
     "WEIGHT_HIGH",
     "activation_quant",
@@ -27,7 +27,7 @@ __all__ = [
     "weight_codes",
 ]
 
-ACTIVATION_LOW, ACTIVATION_HIGH = -128, 127
+CODE_LOW, CODE_HIGH = -128, 127
 WEIGHT_HIGH = 127
 SMALLEST_SCALE = 2.0**-100
 """Ranges whose scale would be below this count as zero: their multipliers would vanish."""
@@ -43,11 +43,11 @@ def activation_quant(low: float, high: float) -> Quant:
     (a tensor that is always zero) gets scale 1.
     """
     low, high = min(float(low), 0.0), max(float(high), 0.0)
-    scale = float(np.float32((high - low) / (ACTIVATION_HIGH - ACTIVATION_LOW)))
+    scale = float(np.float32((high - low) / (CODE_HIGH - CODE_LOW)))
     if scale < SMALLEST_SCALE:
         return Quant.per_tensor(1.0, 0)
-    point = int(round_half_away(ACTIVATION_LOW - low / scale))
-    return Quant.per_tensor(scale, min(max(point, ACTIVATION_LOW), ACTIVATION_HIGH))
+    point = int(round_half_away(CODE_LOW - low / scale))
+    return Quant.per_tensor(scale, min(max(point, CODE_LOW), CODE_HIGH))
 
 
 def channel_quant(weights: Array) -> Quant:
@@ -71,10 +71,14 @@ def least_scale(bias: float, input_scale: float) -> float:
 
 
 def weight_codes(weights: Array, quant: Quant) -> Array:
-    """Return int8 codes in [-127, 127] of weights with symmetric parameters on axis 0."""
+    """Return int8 codes of weights with symmetric parameters on axis 0.
+
+    They lie in [-127, 127] under the scales of ``channel_quant``; frozen scales may give -128.
+    """
     scales = np.asarray(quant.scales).reshape(-1, *[1] * (weights.ndim - 1))
     codes = round_half_away(np.asarray(weights, np.float64) / scales)
-    return np.clip(codes, -WEIGHT_HIGH, WEIGHT_HIGH).astype(np.int8)
+    result: Array = np.clip(codes, CODE_LOW, CODE_HIGH).astype(np.int8)
+    return result
 
 
 def bias_codes(bias: Array, input_scale: float, quant: Quant) -> Array:

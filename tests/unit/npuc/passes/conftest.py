@@ -95,3 +95,9 @@ def noise() -> Callable[..., Array]:
         return generator.standard_normal(shape).astype(np.float32)
 
     return draw
+
+
+@pytest.fixture(scope="session")
+def bench_once() -> Bench:
+    """A bench for hypothesis, whose examples share one fixture."""
+    return Bench()
