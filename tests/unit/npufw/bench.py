@@ -47,7 +47,7 @@ class Call:
         **fields: Any,
     ) -> None:
         builder = Builder(rounding=rounding)
-        indices = {}
+        indices: dict[str, Any] = {}
         for name, (values, kind) in operands.items():
             dims = values if isinstance(values, tuple) else values.shape
             indices[name] = builder.tensor(dims, **kind)

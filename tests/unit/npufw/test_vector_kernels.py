@@ -51,7 +51,7 @@ class Pool:
     def extent(self, axis: int, ceil: bool) -> int:
         reach = (self.kernel[axis] - 1) * self.dilation[axis] + 1
         room = self.x.shape[2 + axis] + self.pads[axis] + self.pads[axis + 2] - reach
-        return (math.ceil if ceil else math.floor)(room / self.stride[axis]) + 1
+        return int(-(-room // self.stride[axis]) if ceil else room // self.stride[axis]) + 1
 
     @property
     def possible(self) -> bool:
