@@ -64,7 +64,6 @@ class Builder:
         for index, word in enumerate(text.results):
             if op is not None:
                 value: Value | None = op.results[index]
-                op.results[index].name = word.text
             else:
                 built = fallback[index] if index < len(fallback) else None
                 value = None if built is None else Value(word.text, built)
@@ -145,8 +144,7 @@ class Builder:
         op = _construct(cls, text, operands, attributes, types, location)
         if types is not None:
             _merge(op, types, text)
-        for value in op.results:
-            check_size(value.tensor, text.name.column)
+        _verify(op, text)
         return op
 
     def _constant(
@@ -164,7 +162,7 @@ class Builder:
             raise Issue(place, f"a constant is a tensor without dynamic dims, not {tensor}")
         data = build_data(text.data, tensor, self._folder)
         try:
-            return Const(data, tensor, location=location)
+            return Const(data, tensor, name=text.results[0].text, location=location)
         except ValueError as error:
             raise Issue(text.data.kind.column, str(error)) from error
 
@@ -215,10 +213,9 @@ def _construct(
     types: list[Type] | None,
     location: Location,
 ) -> Op:
-    """Return the op, its results not yet named; ValueErrors of its declaration become mistakes."""
+    """Return the op with named results; ValueErrors of its declaration become mistakes."""
     try:
         op = cls(operands, attributes, result_types=types, location=location)
-        op.verify()
     except NotImplementedError as error:
         raise Issue(text.name.column, f"{cls.NAME} needs its result types stated") from error
     except ValueError as error:
@@ -226,7 +223,18 @@ def _construct(
     if len(op.results) != len(text.results):
         have = f"{len(op.results)} result{'' if len(op.results) == 1 else 's'}"
         raise Issue(text.name.column, f"{cls.NAME} gives {have}, {len(text.results)} named")
+    for value, word in zip(op.results, text.results, strict=True):
+        value.name = word.text
     return op
+
+
+def _verify(op: Op, text: Operation) -> None:
+    for value in op.results:
+        check_size(value.tensor, text.name.column)
+    try:
+        op.verify()
+    except ValueError as error:
+        raise Issue(text.name.column, f"{op.NAME}: {error}") from error
 
 
 def _merge(op: Op, stated: Sequence[Type], text: Operation) -> None:

@@ -26,6 +26,8 @@ _RANGES = {
     DType.U8: (0, 255),
     DType.I16: (-(1 << 15), (1 << 15) - 1),
     DType.I32: (-(1 << 31), (1 << 31) - 1),
+    # A float value whose int8 parameters are chosen already: frozen or calibrated.
+    DType.F32: (-128, 127),
 }
 _BUFFER_INTEGERS = ("lane", "bank", "offset")
 
@@ -145,7 +147,7 @@ def _dim(text: str, index: int, column: int) -> int | None:
 
 def _quant(text: QuantText, tensor: TensorType) -> Quant:
     if tensor.dtype not in _RANGES:
-        raise Issue(text.column, f"{tensor.dtype.text} is not quantised, only integers are")
+        raise Issue(text.column, f"{tensor.dtype.text} is not quantised, only integers and f32 are")
     fields = _quant_fields(text)
     axis = fields.get("axis")
     if axis is None:
