@@ -70,8 +70,11 @@ def _range(value: Value, array: Array, percentile: float) -> Range:
 def samples_of(graph: Graph, data: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
     """Yield the inputs of each run: name to array, from arrays whose first axis is N * batch.
 
-    Raises one CompileError for all that is wrong with *data*.
+    For a graph with one input a single array is taken whatever its name. Raises one CompileError
+    for all that is wrong with *data*.
     """
+    if len(graph.arguments) == len(data) == 1:
+        data = {graph.arguments[0].name: next(iter(data.values()))}
     problems = [text for text in _problems(graph, data) if text]
     if problems:
         raise CompileError([Diagnostic(graph.location, f"calibration data: {t}") for t in problems])

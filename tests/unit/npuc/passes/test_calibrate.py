@@ -36,6 +36,12 @@ def test_a_percentile_drops_the_tails_of_each_sample(bench: Any) -> None:
     assert quants(bench.passed(text, "calibrate"))["y"] == activation_quant(0.0, 100.0)
 
 
+def test_one_array_for_one_input_may_have_any_name(bench: Any) -> None:
+    text = "graph @g(%x: tensor<1x2xf32>) {\n  %y = relu(%x)\n  return %y\n}"
+    bench.calibrate(arr_0=np.array([[-1.0, 3.0]], np.float32))
+    assert quants(bench.passed(text, "calibrate"))["x"] == activation_quant(-1.0, 3.0)
+
+
 def test_a_batch_is_one_sample(bench: Any) -> None:
     text = "graph @g(%x: tensor<2x1xf32>) {\n  %y = relu(%x)\n  return %y\n}"
     bench.calibrate(x=np.array([[1.0], [2.0], [3.0], [4.0]], np.float32))
