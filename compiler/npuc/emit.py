@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from npuabi.cycles import macs_of, work_of
-from npuabi.enums import Direction, Precision, Space, ToaFlag
+from npuabi.enums import Direction, DType, Precision, Space, ToaFlag
 from npuabi.program import pack_symbols
 from npuabi.records import (
     NO_TENSOR,
@@ -202,7 +202,7 @@ class _Emitter:
 
 def _quantisation(tensor: TensorType) -> tuple[float, int]:
     quant = tensor.quant
-    if quant is None or quant.axis is not None:
+    if quant is None or quant.axis is not None or tensor.dtype is DType.F32:
         return 0.0, 0
     return quant.scale, quant.zero_point
 

@@ -14,6 +14,7 @@ inner block. Strides are bytes between successive counts of that dim.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout
 
-__all__ = ["LANES", "Geometry", "dense_strides"]
+__all__ = ["LANES", "Geometry", "dense_strides", "device_dims"]
 
 LANES = 16
 """Channels in a brick, rows and columns of a MAC array, bytes of a bank word."""
@@ -105,6 +106,20 @@ class Geometry:
         for n, stride in pairs:
             offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).ravel()
         return np.sort(offsets), length
+
+
+def device_dims(shape: Sequence[int]) -> tuple[int, int, int, int]:
+    """Return the device's N, C, H, W of a model's shape of rank 0 to 4.
+
+    (N,C,W) -> (N,C,1,W); (N,C) -> (N,C,1,1); (C) -> (1,C,1,1); () -> (1,1,1,1).
+    """
+    dims = [int(n) for n in shape]
+    if len(dims) == 1:
+        dims = [1, *dims]
+    if len(dims) == 3:
+        dims.insert(2, 1)
+    dims += [1] * (4 - len(dims))
+    return dims[0], dims[1], dims[2], dims[3]
 
 
 def dense_strides(

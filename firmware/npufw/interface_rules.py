@@ -6,29 +6,15 @@ from collections.abc import Callable, Sequence
 
 from npuabi.enums import Direction, Layout, Space
 from npuabi.errors import ErrorCode
-from npuabi.geometry import dense_strides
+from npuabi.geometry import dense_strides, device_dims
 from npuabi.records import Interface, TensorDescriptor
 from npuabi.target import Target
 from npufw.errors import FirmwareError
 from npufw.kernels.base import Fault
 
-__all__ = ["INTERFACE_RULES", "check_interface", "device_dims"]
+__all__ = ["INTERFACE_RULES", "check_interface"]
 
 Port = tuple[Interface, TensorDescriptor]
-
-
-def device_dims(shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """Return the device's N, C, H, W of a model's shape of rank 0 to 4.
-
-    (N,C,W) -> (N,C,1,W); (N,C) -> (N,C,1,1); (C) -> (1,C,1,1); () -> (1,1,1,1).
-    """
-    dims = [int(n) for n in shape]
-    if len(dims) == 1:
-        dims = [1, *dims]
-    if len(dims) == 3:
-        dims.insert(2, 1)
-    dims += [1] * (4 - len(dims))
-    return dims[0], dims[1], dims[2], dims[3]
 
 
 def _shape(port: Port, target: Target) -> Fault:
@@ -44,8 +30,11 @@ def _kind(port: Port, target: Target) -> Fault:
     entry, tensor = port
     if entry.dtype is not tensor.dtype:
         return ErrorCode.BAD_DTYPE, f"is {entry.dtype.text}, its tensor {tensor.dtype.text}"
-    if tensor.layout is not Layout.NCHW:
-        return ErrorCode.BAD_LAYOUT, f"lies as {tensor.layout.name.lower()}, expected nchw"
+    # Up to rank 2 the channels are the row: nhwc keeps them dense.
+    wanted = Layout.NHWC if entry.rank <= 2 else Layout.NCHW
+    if tensor.layout is not wanted:
+        text = f"lies as {tensor.layout.name.lower()}, expected {wanted.name.lower()}"
+        return ErrorCode.BAD_LAYOUT, text
     if tensor.space is not Space.ARENA:
         text = f"lies in {tensor.space.name.lower()}, the host reaches the arena only"
         return ErrorCode.BAD_OPERANDS, text

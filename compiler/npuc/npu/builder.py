@@ -1,7 +1,7 @@
 """Builds the L3 graph: what an op's ``lower`` method is given.
 
 Each L2 value gets one buffer (or a view into another's). Whole-op tasks are appended in order;
-tiling comes later. Device tensors have rank 4: see :func:`device_dims`.
+tiling comes later. Device tensors have rank 4: see ``npuabi.geometry.device_dims``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout, Rounding, Space
-from npuabi.geometry import dense_strides
+from npuabi.geometry import dense_strides, device_dims
 from npuabi.records import OpParams
 from npuabi.target import Target
 from npuc.ir.core import Array, Graph, Op, Value
@@ -23,17 +23,7 @@ from npuc.npu.regions import Box, slice_buffer
 from npuc.npu.tasks import BufferOp, Constant, Task
 from npuc.ops.const import Const, Dense
 
-__all__ = ["Builder", "bytes_type", "device_dims", "device_type", "op_params"]
-
-
-def device_dims(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return N, C, H, W of a tensor of rank at most 4: (C), (N, C), (N, C, W) or as it is."""
-    if len(shape) == 3:
-        return shape[0], shape[1], 1, shape[2]
-    if len(shape) == 1:
-        return 1, shape[0], 1, 1
-    n, c, h, w = (*shape, 1, 1, 1, 1)[:4]
-    return n, c, h, w
+__all__ = ["Builder", "bytes_type", "device_type", "op_params"]
 
 
 def device_type(tensor: TensorType, space: Space, *, row_pitch: int) -> Buffer:
@@ -103,7 +93,9 @@ class Builder:
     def temporary(self, tensor: TensorType, name: str) -> Value:
         """Reserve an SRAM buffer that no L2 value stands for."""
         buffer = device_type(tensor, Space.SRAM, row_pitch=self.target.row_pitch)
-        return self.graph.append(BufferOp([], result_types=[buffer], names=[name])).result
+        return self.graph.append(
+            BufferOp([], result_types=[buffer], names=[f"{name}.lined"])
+        ).result
 
     def slice(self, buffer: Value, box: Box) -> Value:
         """Return a view of *box*."""

@@ -15,11 +15,11 @@ import numpy as np
 
 from npuabi.enums import Layout
 from npuabi.fixedpoint import add_parameters
-from npuabi.geometry import LANES
+from npuabi.geometry import LANES, device_dims
 from npuabi.records import OpParams
 from npuc.ir.core import Array, Op, Value
 from npuc.ir.types import Buffer, Quant
-from npuc.npu.builder import Builder, device_dims, op_params
+from npuc.npu.builder import Builder, op_params
 from npuc.npu.pack import pack_blocks, pack_bricks, pack_depthwise, pack_taps
 from npuc.npu.regions import Box, root_of, whole
 from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, View, buffer_type
@@ -285,7 +285,7 @@ def lower_reshape(builder: Builder, op: Op, x: Value, result: Value) -> None:
     else:
         base, offset = root_of(source)
         seen = replace(wanted, place=buffer_type(base).place, lane=buffer_type(source).lane)
-        view = View([base], {"offset": offset}, result_types=[seen], names=[result.name])
+        view = View([base], {"offset": offset}, result_types=[seen])
         builder.alias(result, builder.graph.append(view).result)
     return None
 

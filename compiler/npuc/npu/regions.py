@@ -100,7 +100,7 @@ def slice_buffer(graph: Graph, value: Value, box: Box, *, before: Op | None) -> 
     at = None if place.offset is None else place.offset + base + offset
     tensor = buffer.tensor.with_shape(box.size)
     part = replace(buffer, tensor=tensor, lane=lane, place=Place(place.space, at), bank=None)
-    view = View([source], {"offset": base + offset}, result_types=[part], names=[value.name])
+    view = View([source], {"offset": base + offset}, result_types=[part])
     return graph.insert(view, before=before).result
 
 

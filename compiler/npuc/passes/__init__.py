@@ -9,6 +9,7 @@ import difflib
 
 from npuc.passes.bind_shapes import BindShapes
 from npuc.passes.calibrate import Calibrate
+from npuc.passes.depend import Depend
 from npuc.passes.explicit_broadcast import ExplicitBroadcast
 from npuc.passes.fold_batch_norm import FoldBatchNorm
 from npuc.passes.fold_constants import FoldConstants
@@ -18,13 +19,18 @@ from npuc.passes.fuse_residual import FuseResidual
 from npuc.passes.infer_types import InferTypes
 from npuc.passes.layout import ChooseLayout
 from npuc.passes.legalise import Legalise
+from npuc.passes.lower import Lower
 from npuc.passes.lower_batch_norm import LowerBatchNorm
 from npuc.passes.manager import Pass
+from npuc.passes.place import Place
+from npuc.passes.plan_memory import PlanMemory
 from npuc.passes.quantise import Quantise
+from npuc.passes.schedule import Schedule
+from npuc.passes.tile import Tile
 
-__all__ = ["PIPELINE", "passes_by_name"]
+__all__ = ["GRAPH_PASSES", "NPU_PASSES", "PIPELINE", "npu_passes", "passes_by_name"]
 
-PIPELINE: tuple[type[Pass], ...] = (
+GRAPH_PASSES: tuple[type[Pass], ...] = (
     BindShapes,
     InferTypes,
     ExplicitBroadcast,
@@ -39,7 +45,28 @@ PIPELINE: tuple[type[Pass], ...] = (
     ChooseLayout,
     Legalise,
 )
+"""From the source to the quantised graph."""
+
+NPU_PASSES: tuple[type[Pass], ...] = (Lower, Tile, Schedule, Place, PlanMemory, Depend)
+"""From the quantised graph to placed and ordered tasks."""
+
+PIPELINE: tuple[type[Pass], ...] = (*GRAPH_PASSES, *NPU_PASSES)
 """Every pass, in the order of a compilation."""
+
+
+def npu_passes(level: int, budget_percent: int) -> list[Pass]:
+    """Return the passes behind ``lower`` as an -O level has them.
+
+    0: no double-buffering, no lookahead, one mode, placement by size. 1: double-buffered loads
+    that run ahead. 2: also the better mode of each stripe and separate banks for streams.
+    """
+    return [
+        Tile(budget_percent=budget_percent, copies=2 if level else 1, best_mode=level >= 2),
+        Schedule(lookahead=0 if not level else min(level, 2)),
+        Place(banked=level >= 2),
+        PlanMemory(),
+        Depend(),
+    ]
 
 
 def passes_by_name(names: str) -> list[Pass]:

@@ -6,7 +6,7 @@ stripes of a task stand in its place, in the order they are computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from npuc.npu.regions import (
     clip_broadcast,
     geometry,
     reach_of,
+    root_of,
     slice_buffer,
 )
 from npuc.npu.residency import Residency
@@ -43,6 +44,7 @@ from npuc.npu.tasks import (
 )
 from npuc.ops.const import Const, Dense
 from npuc.passes.context import PassContext
+from npuc.passes.edit import Names
 
 __all__ = ["Tile"]
 
@@ -74,16 +76,17 @@ class Tile:
         budget = context.sram_bytes * self.budget_percent // 100
         planner = Residency(tasks, context.target, budget=budget, copies=self.copies)
         cuts = planner.choose()
+        names = Names(graph)
         for task, cut in zip(tasks, cuts, strict=True):
-            _Emitter(graph, task, cut, context.target, self).emit()
+            _Emitter(graph, task, cut, context.target, self, names).emit()
         _sweep(graph)
 
 
 class _Slots:
     """The SRAM buffers that one operand's streamed pieces take turns in."""
 
-    def __init__(self, graph: Graph, before: Op, name: str, size: int, copies: int) -> None:
-        self._made = [self._make(graph, before, f"{name}.{i}", size) for i in range(copies)]
+    def __init__(self, graph: Graph, before: Op, size: int, names: Sequence[str]) -> None:
+        self._made = [self._make(graph, before, name, size) for name in names]
         self._next = 0
         self.loaded: object = None
         self.value: Value | None = None
@@ -105,12 +108,15 @@ class _Slots:
 class _Emitter:
     """Writes the stripes of one task before it, then removes it."""
 
-    def __init__(self, graph: Graph, task: Task, cut: Cut, target: Target, options: Tile) -> None:
+    def __init__(
+        self, graph: Graph, task: Task, cut: Cut, target: Target, options: Tile, names: Names
+    ) -> None:
         self._graph = graph
         self._task = task
         self._cut = cut
         self._target = target
         self._options = options
+        self._names = names
         self._stripes = list(_stripes(task, cut))
         self._slots: dict[str, _Slots] = {}
         self._chunks: dict[tuple[object, ...], Value] = {}
@@ -199,9 +205,10 @@ class _Emitter:
         self, key: tuple[object, ...], params: Value, weights: Value | None, stripe: Stripe
     ) -> Value:
         """Return the constant that holds a stripe's parameters and weights, made once."""
-        if weights is None:
-            return params
-        if key not in self._chunks:
+        if weights is None and key not in self._chunks:
+            size = geometry(buffer_type(params)).extent
+            self._chunks[key] = self._typed(params, bytes_type(size, Space.CONSTANTS))
+        elif weights is not None and key not in self._chunks:
             data = _chunk_bytes(params, weights, stripe)
             raw = TensorType((1, 1, 1, data.size), DType.U8)
             const = Const(Dense(data.reshape(1, 1, 1, -1)), raw)
@@ -209,7 +216,7 @@ class _Emitter:
             made = Constant(
                 [const.result],
                 result_types=[bytes_type(data.size, Space.CONSTANTS)],
-                names=[f"{self._task.attributes['name']}.const"],
+                names=[self._names.fresh(f"{self._task.attributes['name']}.data")],
             )
             self._chunks[key] = self._graph.insert(made, before=self._task).result
         return self._chunks[key]
@@ -236,11 +243,13 @@ class _Emitter:
             many = len(self._stripes) > 1
             copies = self._options.copies if many else 1
             label = f"{self._task.attributes['name']}.{name}"
-            self._slots[name] = _Slots(self._graph, self._task, label, size, copies)
+            fresh = [self._names.fresh(label) for _ in range(copies)]
+            self._slots[name] = _Slots(self._graph, self._task, size, fresh)
         return self._slots[name]
 
     def _typed(self, slot: Value, buffer: Buffer, *, offset: int = 0) -> Value:
-        view = View([slot], {"offset": offset}, result_types=[buffer], names=[slot.name])
+        root, base = root_of(slot)
+        view = View([root], {"offset": base + offset}, result_types=[buffer])
         return self._graph.insert(view, before=self._task).result
 
     def _dma(self, kind: type[Task], source: Value, target: Value) -> None:

@@ -1,0 +1,284 @@
+"""One compilation from a file to a blob: front end, passes, emission, timing, known answer.
+
+Invariant: the blob is a function of the model's bytes, the calibration data and the options; it
+holds no path, time or hash order.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from npuabi.container import write_blob
+from npuabi.cycles import works_of
+from npuabi.enums import DType, Precision, Rounding
+from npuabi.generator import codes, samples
+from npuabi.npz import NpzError, read_arrays
+from npuabi.program import Program, table_header
+from npuabi.records import KnownAnswer
+from npuabi.simulate import Timeline, simulate
+from npuabi.target import Target, load_target
+from npuc.diagnostics import CompileError, Diagnostic
+from npuc.emit import Emitted, emit
+from npuc.frontend.constants import resolve_inside
+from npuc.frontend.source import load_source
+from npuc.frontend.text import check_constants, parse
+from npuc.ir.core import Array, Graph
+from npuc.ir.interpreter import evaluate
+from npuc.passes import GRAPH_PASSES, npu_passes
+from npuc.passes.context import PassContext
+from npuc.passes.lower import lowered
+from npuc.passes.manager import After, Pass, PassManager, PassTime
+from npuc.passes.place import SramOverflow
+from npuc.passes.plan_memory import ArenaPlan, arena_plan, constant_data
+
+__all__ = ["Compilation", "Options", "compile"]
+
+_KNOWN_ANSWER_SEED = 20_260_101
+_RANDOM_SAMPLES = 8
+_BUDGETS = (100, 95, 85, 75, 60, 45, 30, 15)
+"""Percent of SRAM given to tiling, tried in turn: placement needs slack on some networks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user can choose; the defaults are those of ``npuc compile``.
+
+    ``calibrate`` is the path of an npz, ``random``, or arrays by input name; None takes the graph's
+    own attribute. ``level`` 0 to 3 changes tiling, placement and order, never a number.
+    """
+
+    target: str | Target = "edge"
+    precision: str = "auto"
+    rounding: str = "double"
+    calibrate: str | Path | Mapping[str, Array] | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    level: int = 2
+    sram_limit_kib: int | None = None
+    percentile: float = 100.0
+    fuse: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """A finished compilation.
+
+    ``graph`` is the quantised graph, whose references define every bit of ``blob``.
+    """
+
+    blob: bytes
+    program: Program
+    target: Target
+    graph: Graph
+    rounding: Rounding
+    timeline: Timeline
+    arena: ArenaPlan
+    notes: tuple[Diagnostic, ...]
+    passes: tuple[PassTime, ...]
+    compile_s: float
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs of the integer reference for one compiled batch of *inputs*."""
+        return evaluate(self.graph, inputs, self.rounding)
+
+
+def compile(
+    model: str | Path,
+    options: Options | None = None,
+    *,
+    after: After | None = None,
+    **changes: object,
+) -> Compilation:
+    """Compile the graph text at *model*.
+
+    *changes* are fields of Options by keyword; *after* is called with each pass and the graph that
+    it left. Raises CompileError, TargetError for a bad target, OSError when the file cannot be
+    read.
+    """
+    chosen = replace(options or Options(), **changes)  # type: ignore[arg-type]
+    source = load_source(model)
+    with source.shown():
+        graph = parse(source)
+        check_constants(graph)
+        return compile_graph(graph, chosen, folder=source.folder, after=after)
+
+
+def compile_graph(
+    graph: Graph, options: Options, *, folder: Path = Path(), after: After | None = None
+) -> Compilation:
+    """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*."""
+    start = time.perf_counter()
+    context = _context(graph, options, folder)
+    times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
+    best = _best(graph, context, after)
+    header = table_header(
+        target=context.target,
+        tensors=best.emitted.tensors,
+        toas=best.emitted.toas,
+        constants=best.constants,
+        arena_bytes=best.arena.size,
+        macs=sum(s.macs for s in best.emitted.sources),
+        cycles=best.timeline.cycles,
+        rounding=context.rounding,
+        precision=Precision.INT8,
+    )
+    program = Program(
+        header=header,
+        tensors=best.emitted.tensors,
+        toas=best.emitted.toas,
+        ring=tuple(range(len(best.emitted.toas))),
+        constants=best.constants,
+        interface=best.emitted.interface,
+        sources=best.emitted.sources,
+        symbols=best.emitted.symbols,
+        known_answer=_known_answer(graph, context.rounding),
+    )
+    return Compilation(
+        blob=write_blob(program),
+        program=program,
+        target=context.target,
+        graph=graph,
+        rounding=context.rounding,
+        timeline=best.timeline,
+        arena=best.arena,
+        notes=tuple(context.notes),
+        passes=(*times, *best.times),
+        compile_s=time.perf_counter() - start,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    """One way to tile, place and order the program."""
+
+    emitted: Emitted
+    constants: bytes
+    arena: ArenaPlan
+    timeline: Timeline
+    times: list[PassTime]
+
+
+def _best(graph: Graph, context: PassContext, after: After | None) -> _Attempt:
+    """Return the first plan that fits; at -O3 the fastest of all budgets that fit."""
+    best: _Attempt | None = None
+    overflow: CompileError | None = None
+    for budget in _BUDGETS:
+        try:
+            attempt = _attempt(graph, context, npu_passes(context.level, budget), after)
+        except SramOverflow as error:
+            overflow = overflow or error
+            continue
+        except CompileError:
+            # A smaller budget cannot help what does not fit this one.
+            if best is None and overflow is None:
+                raise
+            break
+        if best is None or attempt.timeline.cycles < best.timeline.cycles:
+            best = attempt
+        if context.level < 3:
+            break
+    if best is None:
+        raise overflow or CompileError.at(graph.location, "no plan fits the SRAM")
+    return best
+
+
+def _attempt(
+    graph: Graph, context: PassContext, passes: Sequence[Pass], after: After | None
+) -> _Attempt:
+    start = time.perf_counter()
+    npu = lowered(graph, context)
+    lowering = PassTime("lower", time.perf_counter() - start, 0.0)
+    times = PassManager(passes).run(npu, context, after)
+    emitted = emit(npu, graph.arguments, graph.outputs, context.target)
+    works = works_of(emitted.tensors, emitted.toas, context.target)
+    return _Attempt(
+        emitted=emitted,
+        constants=constant_data(npu),
+        arena=arena_plan(npu, context.target.dma_alignment),
+        timeline=simulate(works, context.target),
+        times=[lowering, *times],
+    )
+
+
+def _context(graph: Graph, options: Options, folder: Path) -> PassContext:
+    target = options.target
+    if options.sram_limit_kib is not None and options.sram_limit_kib < 1:
+        raise CompileError.at(graph.location, "--sram-limit is at least 1 KiB")
+    context = PassContext(
+        target=load_target(target) if isinstance(target, str) else target,
+        rounding=Rounding[options.rounding.upper()],
+        level=options.level,
+        folder=folder,
+        shapes=options.shapes,
+        percentile=options.percentile,
+        no_fuse=not options.fuse,
+        sram_limit=options.sram_limit_kib and options.sram_limit_kib << 10,
+    )
+    context.calibration = _calibration(graph, options, context)
+    return context
+
+
+def _calibration(
+    graph: Graph, options: Options, context: PassContext
+) -> Mapping[str, Array] | None:
+    """Return the calibration arrays: the option's, else those of the graph's attribute."""
+    given = options.calibrate
+    if isinstance(given, Mapping):
+        return given
+    if given is not None and str(given) == "random":
+        return _random_calibration(graph, context)
+    try:
+        if given is not None:
+            return read_arrays(Path(given))
+        name = graph.attributes.get("calibration")
+        return None if name is None else read_arrays(resolve_inside(context.folder, str(name)))
+    except NpzError as error:
+        raise CompileError.at(graph.location, f"calibration data: {error}") from error
+    except ValueError as error:
+        raise CompileError.at(graph.location, f"calibration: {error}") from error
+
+
+def _random_calibration(graph: Graph, context: PassContext) -> dict[str, Array]:
+    text = (
+        "calibrated with random noise: ranges and accuracy mean nothing; give real data with "
+        "--calibrate FILE.npz"
+    )
+    context.notes.append(Diagnostic(graph.location, text, severity="warning"))
+    return {
+        value.name: _generated(value.tensor.dtype, (_RANDOM_SAMPLES * dims[0], *dims[1:]), index)
+        for index, value in enumerate(graph.arguments)
+        for dims in [_bound_dims(value.name, value.tensor.shape, context)]
+    }
+
+
+def _bound_dims(name: str, shape: Sequence[int | None], context: PassContext) -> tuple[int, ...]:
+    dims = context.shapes.get(name, tuple(d or 1 for d in shape))
+    return dims or (1,)
+
+
+def _generated(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
+    count = int(np.prod(dims))
+    made = samples(seed, count) if dtype is DType.F32 else codes(seed, count, dtype)
+    return np.asarray(made).reshape(dims)
+
+
+def _known_answer(graph: Graph, rounding: Rounding) -> KnownAnswer:
+    """Return generated inputs' seed and the CRC of what the integer reference makes of them."""
+    inputs = {
+        value.name: _generated(value.tensor.dtype, value.tensor.dims, _KNOWN_ANSWER_SEED + index)
+        for index, value in enumerate(graph.arguments)
+    }
+    crc = 0
+    for value, array in zip(graph.outputs, _outputs(graph, inputs, rounding), strict=True):
+        dense = np.ascontiguousarray(array, dtype=value.tensor.numpy)
+        crc = zlib.crc32(dense.tobytes(), crc)
+    return KnownAnswer(seed=_KNOWN_ANSWER_SEED, std=1.0, output_crc=crc)
+
+
+def _outputs(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) -> list[Array]:
+    return list(evaluate(graph, inputs, rounding).values())
