@@ -17,6 +17,7 @@ import numpy as np
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
+from npuc.ops.const import Const
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
@@ -62,8 +63,8 @@ def _foldable(graph: Graph, norm: Op) -> bool:
         return False
     if producer.attributes["clamp"] is not None or x.tensor.quant is not None:
         return False
-    constants = [v for v in producer.inputs[1:] if real_constant(v) is None]
-    return not constants and affine_of(norm) is not None
+    computed = [v for v in producer.inputs[1:] if not isinstance(v.owner, Const)]
+    return not computed and all(isinstance(v.owner, Const) for v in norm.inputs[1:])
 
 
 def _fold(graph: Graph, norm: Op, names: Names) -> None:

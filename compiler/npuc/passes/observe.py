@@ -15,8 +15,8 @@ from npuabi.enums import DType
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import evaluate
+from npuc.ops.const import Const
 from npuc.passes.context import PassContext
-from npuc.passes.edit import real_constant
 
 __all__ = ["Range", "observe", "samples_of"]
 
@@ -36,14 +36,11 @@ class Range:
 def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict[Value, Range]:
     """Return the range of each of *values* over the context's calibration data."""
     ranges = dict.fromkeys(values, Range())
-    for value in values:
-        constant = real_constant(value)
-        if constant is not None:
-            ranges[value] = _range(value, constant, 100.0)
 
     def see(value: Value, array: Array) -> None:
-        if value in ranges and real_constant(value) is None:
-            ranges[value] = ranges[value].united(_range(value, array, context.percentile))
+        if value in ranges:
+            percentile = 100.0 if isinstance(value.owner, Const) else context.percentile
+            ranges[value] = ranges[value].united(_range(value, array, percentile))
 
     for sample in samples_of(graph, context.calibration or {}):
         evaluate(graph, sample, context.rounding, see)

@@ -7,7 +7,8 @@ outputs through ``dequantize``. Ops that are int8 already are left alone.
 A weight scale is raised where the bias would not fit (C07), and a channel that int8 cannot hold is
 noted (C33); both rules are in ``weights``.
 
-Invariant: afterwards no op but quantize and dequantize touches a float.
+Invariant: afterwards no op but quantize and dequantize touches a float, and no float type carries
+parameters.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ class _Rewriter:
         self._graph.outputs = [returned[v] for v in self._graph.outputs]
         for op in reversed(replaced):
             erase_unused(op)
+        for value in self._graph.arguments:
+            if value.tensor.dtype is DType.F32:
+                value.type = value.tensor.with_quant(DType.F32, None)
 
     def _rewrite(self, op: Op) -> bool:
         """Put the int8 form of *op* before it; return whether *op* is no longer needed."""
