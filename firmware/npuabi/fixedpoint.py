@@ -111,8 +111,9 @@ def apply(acc: Any, multiplier: Any, shift: Any, rounding: Rounding, *, wide: bo
     """Return *acc* rescaled, without zero point or clamp.
 
     *multiplier* and *shift* are what :func:`multiplier_of` gives, scalars or arrays that
-    broadcast. *wide* takes 64-bit sums (below 2^47) by the same rule in wider integers: DOUBLE
-    then does not saturate to int32. Raises AbiError (BAD_MULTIPLIER) when they are out of range.
+    broadcast. *acc* lies in int32; *wide* takes 64-bit sums (below 2^47) by the same rule in wider
+    integers: DOUBLE then does not saturate to int32. Raises AbiError (BAD_MULTIPLIER) when shift
+    or scale is out of range.
     """
     if rounding is Rounding.EVEN:
         return requantise_even(acc, scale_of(multiplier))
@@ -130,10 +131,14 @@ def requantise(
         raise AbiError(ErrorCode.BAD_MULTIPLIER, detail)
     right = np.maximum(-s, 0)
     if rounding is Rounding.SINGLE:
-        return _single(_shifted_left(x, s), m, right)
+        plain = not wide and s.size and s.max() <= 0
+        return _single_int32(x, m, right) if plain else _single(_shifted_left(x, s), m, right)
     if wide:
         return rounding_divide_by_pot(_wide_high_mul(_shifted_left(x, s), m), right)
-    return rounding_divide_by_pot(srdhm(saturating_left_shift(x, np.maximum(s, 0)), m), right)
+    x = saturating_left_shift(x, np.maximum(s, 0))
+    if m.size and m.min() >= 0:
+        return _double_closed(x, m, right)
+    return rounding_divide_by_pot(srdhm(x, m), right)
 
 
 def requantise_even(acc: Any, scale: Any) -> Ints:
@@ -186,6 +191,25 @@ def _shifted_left(x: Ints, shift: Ints) -> Ints:
 def _wide_high_mul(x: Ints, m: Ints) -> Ints:
     # x * m has up to 93 bits: x = high * 2^31 + low keeps each product below 2^63.
     return np.asarray((x >> 31) * m + (((x & _LOW_31) * m + (1 << 30)) >> 31))
+
+
+def _double_closed(x: Ints, m: Ints, right: Ints) -> Ints:
+    # Both roundings in one shift, for m >= 0 and int32 x: 2^30 enters at the first, half of
+    # 2^right at the second, less one for a negative x. That one also meets a negative x whose
+    # high product is 0, where it changes nothing. Below 2^62 + 2^61 + 2^30: no overflow.
+    half = np.left_shift(np.int64(1), right) >> 1
+    total = np.asarray((x >> 63) & -((right > 0).astype(np.int64) << 31))
+    total = np.asarray(total + x * m)
+    total += (half << 31) + (1 << 30)
+    total >>= right + 31
+    return total
+
+
+def _single_int32(x: Ints, m: Ints, right: Ints) -> Ints:
+    total = np.asarray(x * m)
+    total = np.asarray(total + np.left_shift(np.int64(1), right + 30))
+    total >>= right + 31
+    return total
 
 
 def _single(x: Ints, m: Ints, right: Ints) -> Ints:
