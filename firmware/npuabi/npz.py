@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -38,7 +39,18 @@ _KEYS_SHOWN = 12
 _MAX_KEYS = 4096
 _CHUNK_BYTES = 1 << 24
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-_BAD_HEADER = (ValueError, TypeError, KeyError, RecursionError, MemoryError, OverflowError)
+_BAD_HEADER = (
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+"""What numpy's header reader, which evaluates a literal, raises for bytes that are none."""
+
+_REASON_SHOWN = 80
 
 
 class NpzError(ValueError):
@@ -133,7 +145,8 @@ def array_header(stream: IO[bytes], label: str) -> ArrayHeader:
             raise ValueError(f"npy version {version[0]}.{version[1]} is unknown")
         shape, fortran, dtype = readers[version](stream)
     except _BAD_HEADER as error:
-        raise NpzError(f"{label} is no sound npy array: {error}") from error
+        reason = str(error).split("\n", 1)[0][:_REASON_SHOWN]
+        raise NpzError(f"{label} is no sound npy array: {reason}") from error
     found = ArrayHeader(shape=tuple(map(int, shape)), dtype=dtype, fortran=bool(fortran))
     if found.dtype.hasobject:
         raise NpzError(f"{label} holds pickled Python objects, which are never read")

@@ -40,8 +40,11 @@ class _Check:
         for op in self.graph.ops:
             if op.graph is not self.graph or op.previous is not previous:
                 yield op, f"{op.NAME} is not linked into its graph"
+            lacks = list(_missing(op))
+            yield from lacks
             yield from self._operands(op)
-            yield from _types(op)
+            if not lacks:
+                yield from _types(op)
             for value in op.results:
                 yield from self._define(value, op)
             previous = op
@@ -66,10 +69,6 @@ class _Check:
                 continue
             users = self.uses[value]
             users[op] = users.get(op, 0) + 1
-        for index, field in enumerate(op.OPERANDS):
-            given = index < len(op.operands) and op.operands[index] is not None
-            if not given and not field.optional:
-                yield op, f"{op.NAME} lacks its operand {field.name}"
 
     def _outputs(self) -> Iterator[_Finding]:
         if not self.graph.outputs:
@@ -82,6 +81,13 @@ class _Check:
         for value, users in self.uses.items():
             if value.users != users:
                 yield value.owner or self.graph, f"the users of %{value.name} are not kept right"
+
+
+def _missing(op: Op) -> Iterator[_Finding]:
+    for index, field in enumerate(op.OPERANDS):
+        given = index < len(op.operands) and op.operands[index] is not None
+        if not given and not field.optional:
+            yield op, f"{op.NAME} lacks its operand {field.name}"
 
 
 def _types(op: Op) -> Iterator[_Finding]:
