@@ -121,8 +121,8 @@ def _loss_notes(layer: Layer, codes: Array, quant: Quant) -> Iterator[str]:
     flat_out = np.flatnonzero((swing < MINIMUM_STEPS) & (signal > 0))
     if len(flat_out):
         yield (
-            f"{_channels(flat_out)} of the result uses fewer than {MINIMUM_STEPS} of 256 codes,"
-            " since other channels are much larger"
+            f"{_channels(flat_out)} of the result: fewer than {MINIMUM_STEPS} of 256 codes are"
+            " used, since other channels are much larger"
         )
 
 

@@ -56,7 +56,7 @@ def test_a_depthwise_channel_a_thousand_times_smaller_is_noted() -> None:
     weights = np.array([1.0, 1e-3]).reshape(2, 1, 1, 1)
     layer = Layer(weights=weights, bias=None, input_scale=0.01, output_scale=0.01)
     (note,) = quantise_weights(layer).notes
-    assert note.startswith("channel 1 of the result uses fewer than 32 of 256 codes")
+    assert note.startswith("channel 1 of the result: fewer than 32 of 256 codes")
 
 
 def test_frozen_scales_are_kept() -> None:
