@@ -1,4 +1,4 @@
-"""Fold constants: an op that reads only constants becomes a constant.
+"""Fold constants: an op that reads only constants becomes a constant, and what nobody reads goes.
 
 Invariant: a chain of folded ops is evaluated in float64 and rounded to float32 once, at its end.
 """
@@ -10,8 +10,10 @@ from typing import ClassVar
 
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.rewriter import erase_dead
+from npuc.ops.const import Const
 from npuc.passes.context import PassContext
-from npuc.passes.edit import Names, add_constant, constant_of, erase_unused, real_constant
+from npuc.passes.edit import Names, add_constant, real_constant
 
 __all__ = ["FoldConstants"]
 
@@ -40,18 +42,13 @@ class FoldConstants:
             for value in op.results:
                 if graph.is_output(value) or any(user not in kept for user in value.users):
                     _materialise(graph, op, value, known[value], names)
-        for op in reversed(folded):
-            erase_unused(op)
+        erase_dead(graph)
 
     def _foldable(self, op: Op, known: dict[Value, Array]) -> bool:
-        if not op.inputs or not all(v in known or _small(v) for v in op.inputs):
+        if not op.inputs or not all(v in known or isinstance(v.owner, Const) for v in op.inputs):
             return False
         sizes = [v.tensor.elements for v in op.results if None not in v.tensor.shape]
         return len(sizes) == len(op.results) and sum(sizes) <= self.limit
-
-
-def _small(value: Value) -> bool:
-    return constant_of(value) is not None
 
 
 def _evaluate(op: Op, known: dict[Value, Array], rounding: Rounding) -> tuple[Array, ...]:

@@ -90,3 +90,15 @@ graph @g(%x: tensor<1x2x1x2xf32>) {
     (value,) = constants(graph).values()
     assert value.tolist() == [[[[1.0, 1.0]], [[2.0, 2.0]]]]
     assert bench.ops(graph) == ["add"]
+
+
+def test_an_op_that_nobody_reads_goes(bench: Any) -> None:
+    text = """
+graph @g(%x: tensor<1x2xf32>) {
+  %dead = relu(%x)
+  %deader = add(%dead, %x)
+  %y = relu(%x)
+  return %y
+}
+"""
+    assert bench.ops(bench.passed(text, "fold_constants")) == ["relu"]
