@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
-from npuc.ops.const import Const
 
 __all__ = ["to_onnx"]
 

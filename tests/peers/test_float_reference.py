@@ -9,9 +9,9 @@ import pytest
 
 from npuabi.enums import Rounding
 from npuc.frontend.text import parse_file
+from npuc.ir.const import Const
 from npuc.ir.core import Array, Value
 from npuc.ir.interpreter import evaluate
-from npuc.ops.const import Const
 from tools.onnx_export import to_onnx
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -18,10 +18,10 @@ from npuc.frontend.attributes import build_attributes, build_graph_attributes
 from npuc.frontend.data import build_data
 from npuc.frontend.syntax import Broken, Header, Issue, Operation, Returning, Word
 from npuc.frontend.typetext import build_type, check_size
+from npuc.ir.const import Const
 from npuc.ir.core import REGISTRY, Graph, Op, Value
 from npuc.ir.merge import inferred_types, merge_types
 from npuc.ir.types import TensorType, Type
-from npuc.ops.const import Const
 
 __all__ = ["Builder"]
 

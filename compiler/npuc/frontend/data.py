@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from npuc.frontend.syntax import Attribute, DataText, Issue, Literal, Word
+from npuc.ir.const import Data, Dense, Elided, File, Random, Splat
 from npuc.ir.types import TensorType
-from npuc.ops.const import Data, Dense, Elided, File, Random, Splat
 
 __all__ = ["build_data"]
 

@@ -22,8 +22,8 @@ from npuc.frontend.syntax import (
     broken_line,
     parse_line,
 )
+from npuc.ir.const import Const
 from npuc.ir.core import Graph
-from npuc.ops.const import Const
 
 __all__ = ["check_constants", "parse", "parse_file", "parse_text"]
 

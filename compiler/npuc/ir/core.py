@@ -140,6 +140,7 @@ class Op:
         self.graph: Graph | None = None
         self.previous: Op | None = None
         self.next: Op | None = None
+        self.results: tuple[Value, ...] = ()
         self.operands = list(operands)
         types = self.infer() if result_types is None else result_types
         labels = list(names) + [""] * (len(types) - len(names))
@@ -176,7 +177,8 @@ class Op:
     def infer(self) -> Sequence[Type]:
         """Return the result types.
 
-        Raises ValueError, with a text for the user, when operands or attributes disagree. For
+        Raises ValueError, with a text for the user, when operands or attributes disagree, and
+        NotImplementedError when the types can only be stated. For
         quantised operands the result's quantisation is not inferable: ops that need one are built
         with ``result_types``, and ``verify`` checks the shape against ``infer``.
         """

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from npuc.ir.const import Const, Data, Elided, File, Random, Splat
 from npuc.ir.core import Array, AttrField, Graph, Op, Value
-from npuc.ops.const import Const, Data, Elided, File, Random, Splat
 
 __all__ = ["print_graph"]
 

@@ -16,12 +16,12 @@ from npuabi.enums import DType, Layout, Rounding, Space
 from npuabi.geometry import dense_strides, device_dims
 from npuabi.records import OpParams
 from npuabi.target import Target
+from npuc.ir.const import Const, Dense
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.pack import params_head
 from npuc.npu.regions import Box, slice_buffer
 from npuc.npu.tasks import BufferOp, Constant, Task
-from npuc.ops.const import Const, Dense
 
 __all__ = ["Builder", "bytes_type", "device_type", "op_params"]
 

@@ -46,6 +46,8 @@ class _Memory(Op):
     """An op that yields one buffer, whose type is stated and not inferred."""
 
     def infer(self) -> Sequence[Type]:
+        if not self.results:
+            raise NotImplementedError(self.NAME)
         return [v.type for v in self.results]
 
 

@@ -3,12 +3,12 @@
 Adding an op is one file and one line here.
 """
 
+from npuc.ir.const import Const
 from npuc.ops.add import Add
 from npuc.ops.avg_pool2d import AvgPool2d
 from npuc.ops.batch_norm import BatchNorm
 from npuc.ops.clip import Clip
 from npuc.ops.concat import Concat
-from npuc.ops.const import Const
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
 from npuc.ops.dequantize import Dequantize

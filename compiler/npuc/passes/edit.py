@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from npuc.diagnostics import CompileError, Location
+from npuc.ir.const import Const, Dense
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import TensorType
 from npuc.ops.batch_norm import BatchNorm
-from npuc.ops.const import Const, Dense
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense as DenseLayer
 from npuc.ops.dequantize import Dequantize

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
-from npuc.ops.const import Const
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext

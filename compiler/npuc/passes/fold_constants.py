@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuabi.enums import Rounding
+from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.rewriter import erase_dead
-from npuc.ops.const import Const
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, real_constant
 

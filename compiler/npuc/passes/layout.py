@@ -19,8 +19,8 @@ from typing import ClassVar
 from npuabi.enums import DType, Layout
 from npuabi.geometry import LANES
 from npuc.diagnostics import UNKNOWN
+from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
-from npuc.ops.const import Const
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.quantize import Quantize
 from npuc.ops.to_layout import ToLayout

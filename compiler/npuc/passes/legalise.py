@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuc.diagnostics import CompileError, Diagnostic
+from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
-from npuc.ops.const import Const
 from npuc.ops.identity import Identity
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names

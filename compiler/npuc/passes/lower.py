@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from npuc.ir.const import Const
 from npuc.ir.core import Graph
 from npuc.npu.builder import Builder
-from npuc.ops.const import Const
 from npuc.passes.context import PassContext
 
 __all__ = ["Lower", "lowered"]

@@ -13,9 +13,9 @@ import numpy as np
 
 from npuabi.enums import DType
 from npuc.diagnostics import CompileError, Diagnostic
+from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import evaluate
-from npuc.ops.const import Const
 from npuc.passes.context import PassContext
 
 __all__ = ["Range", "observe", "samples_of"]

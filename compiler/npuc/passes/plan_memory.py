@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from npuabi.enums import Space
 from npuc.diagnostics import CompileError
+from npuc.ir.const import Const
 from npuc.ir.core import Graph, Value
 from npuc.npu.allocate import Request, allocate, lower_bound
 from npuc.npu.regions import geometry
 from npuc.npu.tasks import BufferOp, Constant, Task, buffer_type
-from npuc.ops.const import Const
 from npuc.passes.context import PassContext
 from npuc.passes.place import live_ranges, settle
 

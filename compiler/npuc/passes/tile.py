@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from npuabi.enums import DType, Layout, Space
 from npuabi.geometry import LANES, dense_strides
 from npuabi.target import Target
+from npuc.ir.const import Const, Dense
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.builder import bytes_type
@@ -42,7 +43,6 @@ from npuc.npu.tasks import (
     View,
     buffer_type,
 )
-from npuc.ops.const import Const, Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
 

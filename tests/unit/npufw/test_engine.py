@@ -130,7 +130,7 @@ def test_nan_in_a_float_input_is_refused_and_infinity_is_not() -> None:
 
 
 def test_shapes_of_rank_zero_to_three_reach_the_device_as_documented() -> None:
-    from npufw.interface_rules import device_dims
+    from npuabi.geometry import device_dims
 
     assert device_dims(()) == (1, 1, 1, 1)
     assert device_dims((7,)) == (1, 7, 1, 1)

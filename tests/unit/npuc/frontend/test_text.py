@@ -14,10 +14,10 @@ from npuc.diagnostics import CompileError
 from npuc.frontend.limits import MAX_TEXT_BYTES
 from npuc.frontend.source import load_source
 from npuc.frontend.text import check_constants, parse_file, parse_text
+from npuc.ir.const import Const
 from npuc.ir.core import Graph
 from npuc.ir.types import Buffer, Place, Quant, TensorType
 from npuc.ir.verifier import verify
-from npuc.ops.const import Const
 
 
 def graph(*lines: str, argument: str = "tensor<1x4xf32>") -> Graph:

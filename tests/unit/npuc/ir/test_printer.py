@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from npuabi.enums import DType
 from npuc.frontend.text import parse_text
+from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.printer import print_graph
 from npuc.ir.types import TensorType
-from npuc.ops.const import Const
 from npuc.ops.relu import Relu
 
 HEAD = "graph @g(%x: tensor<1x4xf32>) {\n"
