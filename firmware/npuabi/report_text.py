@@ -1,0 +1,65 @@
+"""A program's costs as a table for people; ``npuc compile`` and ``npufw profile`` print it."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+
+from npuabi.report import LayerCost, ProgramCost
+
+__all__ = ["print_costs"]
+
+_PIPE_WIDTH = 100
+_COLUMNS = (
+    ("op", "left"),
+    ("kind", "left"),
+    ("MACs", "right"),
+    ("cycles", "right"),
+    ("of all", "right"),
+    ("utilisation", "right"),
+    ("dataflow", "left"),
+    ("bound", "left"),
+)
+
+
+def print_costs(cost: ProgramCost, file: IO[str] | None = None) -> None:
+    """Print *cost* to *file* (standard output): a row an op, the totals, and the stalls."""
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=file, highlight=False, width=_PIPE_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, side in _COLUMNS:
+        table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
+    for layer in cost.layers:
+        table.add_row(*_row(layer, cost.cycles))
+    console.print(table)
+    for line in _totals(cost):
+        console.print(line, markup=False)
+
+
+def _row(layer: LayerCost, cycles: int) -> tuple[str, ...]:
+    share = layer.cycles / cycles if cycles else 0.0
+    return (
+        layer.name,
+        layer.op,
+        f"{layer.macs:,}",
+        f"{layer.cycles:,}",
+        f"{share:.1%}",
+        f"{layer.mac_utilisation:.1%}" if layer.macs else "",
+        layer.dataflow,
+        layer.bound,
+    )
+
+
+def _totals(cost: ProgramCost) -> list[str]:
+    stalls = ", ".join(f"{name} {count:,}" for name, count in cost.stalls.items())
+    return [
+        "",
+        f"{cost.cycles:,} cycles, {cost.time_ms:.3f} ms on {cost.target}; {cost.macs:,} MACs, "
+        f"{cost.mac_utilisation:.1%} of peak ({cost.precision}, rounding {cost.rounding})",
+        f"SRAM {cost.sram_peak_bytes:,} bytes at the peak, DDR traffic {cost.ddr_bytes:,}, "
+        f"arena {cost.arena_bytes:,}; {cost.descriptors} descriptors",
+        f"stall cycles: {stalls}",
+    ]

@@ -1,0 +1,265 @@
+"""The command ``npufw``.
+
+Invariant: a command is thin over the library and imports what it needs when it runs, so that
+``npufw --help`` is quick; how errors end the program is ``npuabi.commands``' business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from npuabi.commands import CommandGroup
+
+if TYPE_CHECKING:
+    from npufw.boot import Image
+
+__all__ = ["main"]
+
+_SHOWN_ENTRIES = 8
+
+_TARGET = click.option(
+    "--target", default="edge", show_default=True, help="Target of the device: name or TOML file."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_BLOB = click.argument("blob", type=click.Path(allow_dash=True))
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="npu-toolchain", prog_name="npufw")
+def main() -> None:
+    """Check, inspect and run blobs on the emulated NPU.
+
+    BLOB is a file that "npuc compile" wrote; - is standard input.
+    """
+    # A stripe's product is too small for two BLAS threads, which spin on a busy machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _boot(raw: bytes, target: str) -> Image:
+    """Return the image, its healing events printed on standard error."""
+    from npuabi.target import load_target
+    from npufw.boot import boot
+
+    image = boot(raw, load_target(target))
+    for event in image.events:
+        click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
+    return image
+
+
+def _events(image: Image) -> list[str]:
+    return [f"{event.code.name.lower()}: {event.text}" for event in image.events]
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    click.echo(json.dumps(values, indent=2, ensure_ascii=False))
+
+
+@main.command()
+@_BLOB
+@_TARGET
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FILE",
+    help="X.npz, X.npy or NAME=X.npy; without it the known-answer input is used.",
+)
+@click.option("--output", metavar="Y.npz", help="Write all outputs here; - is standard output.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="Run so often and give the host's times.",
+)
+@_JSON
+def run(
+    blob: str, target: str, inputs: tuple[str, ...], output: str | None, repeat: int, as_json: bool
+) -> None:
+    """Run BLOB on input arrays and print its outputs.
+
+    An array's first axis is the batch; N times the compiled batch are N runs. argmax is the index
+    in the flattened output, one for each sample when there are several.
+
+    \b
+    Examples:
+      npufw run digits.bin --input models/digits_test.npz
+      npufw run digits.bin --input image=x.npy --output y.npz
+    """
+    from npufw.commands import run_blob
+    from npufw.hostfiles import read_blob_file
+
+    if output == "-" and as_json:
+        raise click.UsageError("--output - and --json both write to standard output")
+    image = _boot(read_blob_file(blob), target)
+    report = run_blob(image, inputs=inputs, output=output, repeat=repeat)
+    for note in report.notes:
+        click.echo(note, err=True)
+    if as_json:
+        _print_json({**report.as_dict(), "events": _events(image)})
+        return
+    _lines(report.lines(), err=output == "-")
+
+
+@main.command()
+@_BLOB
+@_TARGET
+@click.option("--entry", type=int, metavar="N", help="Show TOA N and its tensors byte by byte.")
+@click.option("--op", metavar="NAME", help="Show the TOAs of this op of the graph.")
+@click.option("--line", type=int, metavar="N", help="Show the TOAs of this line of the graph.")
+@click.option("--map", "draw", is_flag=True, help="Draw SRAM banks and arena over time.")
+@click.option("--hex", "dump", is_flag=True, help="Show all headers byte by byte.")
+@click.option("--ring", is_flag=True, help="Show the ring with the times of each TOA.")
+@_JSON
+def inspect(
+    blob: str,
+    target: str,
+    entry: int | None,
+    op: str | None,
+    line: int | None,
+    draw: bool,
+    dump: bool,
+    ring: bool,
+    as_json: bool,
+) -> None:
+    """Show what is in BLOB: an overview, or the parts that the options name.
+
+    \b
+    Examples:
+      npufw inspect digits.bin
+      npufw inspect digits.bin --op r1
+      npufw inspect digits.bin --map
+    """
+    from npufw.hostfiles import read_blob_file
+    from npufw.inspect import Inspector
+    from npufw.inspect import as_json as to_json
+    from npufw.memory_map import draw_map
+
+    if sum(option is not None for option in (entry, op, line)) > 1:
+        raise click.UsageError("--entry, --op and --line exclude each other")
+    raw = read_blob_file(blob)
+    image = _boot(raw, target)
+    shown = Inspector(raw, image)
+    named = entry is not None or op is not None or line is not None
+    selected = shown.select(entry=entry, op=op, line=line) if named else []
+    if as_json:
+        _print_json(to_json(raw, image, selected))
+        return
+    if not (named or draw or dump or ring):
+        _lines(shown.overview())
+    if dump:
+        _dump(shown.headers())
+    for index in selected[:_SHOWN_ENTRIES]:
+        _dump(shown.entry(index))
+    if len(selected) > _SHOWN_ENTRIES:
+        rest = selected[_SHOWN_ENTRIES:]
+        click.echo(f"and {len(rest)} more, TOAs {rest[0]} to {rest[-1]}: use --entry")
+    if ring:
+        _lines(shown.ring())
+    if draw:
+        _lines(draw_map(image))
+
+
+def _lines(lines: Iterable[str], *, err: bool = False) -> None:
+    for line in lines:
+        click.echo(line, err=err)
+
+
+def _dump(blocks: Iterable[str]) -> None:
+    """Print hex dumps: addresses dim, bytes coloured, headings bold; plain in a pipe."""
+    for line in (line for block in blocks for line in block.split("\n")):
+        address, octets, meaning = line[:8], line[8:33], line[33:]
+        if not _is_address(address):
+            click.secho(line, bold=True)
+        elif "bytes" in octets or "," in octets:
+            click.echo(click.style(address, dim=True) + click.style(line[8:], bold=True))
+        else:
+            click.echo(click.style(address, dim=True) + click.style(octets, fg="cyan") + meaning)
+
+
+def _is_address(text: str) -> bool:
+    return len(text) == 8 and all(c in "0123456789abcdef" for c in text)
+
+
+@main.command("eval")
+@_BLOB
+@_TARGET
+@click.option("--data", required=True, metavar="X.npz", help="Inputs by name, and the labels.")
+@click.option("--labels", default="labels", show_default=True, metavar="KEY", help="Their key.")
+@_JSON
+def evaluate(blob: str, target: str, data: str, labels: str, as_json: bool) -> None:
+    """Measure the top-1 accuracy of BLOB on labelled data.
+
+    \b
+    Example:
+      npufw eval digits.bin --data models/digits_test.npz
+    """
+    from npufw.commands import evaluate_blob
+    from npufw.hostfiles import read_blob_file
+
+    image = _boot(read_blob_file(blob), target)
+    found = evaluate_blob(image, data, labels, show=sys.stderr.isatty())
+    values = {"schema": 1, "samples": found.samples, "correct": found.correct, "top1": found.top1}
+    if as_json:
+        _print_json(values)
+        return
+    click.echo(f"top-1 {found.top1:.2%}: {found.correct} of {found.samples} samples")
+
+
+@main.command()
+@_BLOB
+@_TARGET
+@_JSON
+def selftest(blob: str, target: str, as_json: bool) -> None:
+    """Run the known-answer test of BLOB; exit 1 when a bit differs.
+
+    \b
+    Example:
+      npufw selftest digits.bin
+    """
+    from npuabi.errors import ErrorCode
+    from npufw.engine import Engine
+    from npufw.errors import FirmwareError
+    from npufw.hostfiles import read_blob_file
+    from npufw.selftest import selftest as known_answer
+
+    result = known_answer(Engine(_boot(read_blob_file(blob), target)))
+    crcs = {"expected": f"{result.expected:#010x}", "given": f"{result.given:#010x}"}
+    if as_json:
+        _print_json({"schema": 1, "passed": result.passed, **crcs})
+    if not result.passed:
+        text = f"outputs have CRC {crcs['given']}, expected {crcs['expected']}"
+        raise FirmwareError(ErrorCode.KNOWN_ANSWER, text)
+    if not as_json:
+        click.echo(f"passed: outputs have CRC {crcs['given']}")
+
+
+@main.command()
+@_BLOB
+@_TARGET
+@_JSON
+def profile(blob: str, target: str, as_json: bool) -> None:
+    """Show where the cycles of BLOB go, op by op.
+
+    \b
+    Example:
+      npufw profile digits.bin
+    """
+    from npuabi.report_text import print_costs
+    from npufw.hostfiles import read_blob_file
+    from npufw.perf import profile as measure
+
+    raw = read_blob_file(blob)
+    image = _boot(raw, target)
+    cost = measure(image)
+    if as_json:
+        head = {"schema": 1, "blob": blob, "bytes": len(raw)}
+        _print_json({**head, **cost.as_dict(), "events": _events(image)})
+        return
+    print_costs(cost)

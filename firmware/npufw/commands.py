@@ -1,0 +1,147 @@
+"""What the commands ``run`` and ``eval`` do, apart from options and printing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.errors import ErrorCode
+from npuabi.files import write_atomically
+from npuabi.npz import NpzError, read_arrays
+from npufw.boot import Image
+from npufw.engine import Engine
+from npufw.errors import FirmwareError
+from npufw.evaluate import Accuracy, evaluate, split_labels
+from npufw.host import runs_of
+from npufw.hostfiles import npz_bytes, read_inputs
+from npufw.inspect import shape_text
+from npufw.selftest import generated_inputs
+
+__all__ = ["RunReport", "evaluate_blob", "run_blob"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """Outputs of a run and its times: ``cycles`` and ``time_ms`` modelled, for all its batches."""
+
+    outputs: Mapping[str, NDArray[Any]]
+    batches: int
+    cycles: int
+    time_ms: float
+    host_ms: tuple[float, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        times = {
+            "median": median(self.host_ms),
+            "min": min(self.host_ms),
+            "runs": len(self.host_ms),
+        }
+        return {
+            "schema": 1,
+            "outputs": {n: _summary(a, self.batches) for n, a in self.outputs.items()},
+            "batches": self.batches,
+            "cycles": self.cycles,
+            "time_ms": self.time_ms,
+            "host_ms": times,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for people."""
+        for name, array in self.outputs.items():
+            found = _summary(array, self.batches)
+            yield (
+                f"{name} {shape_text(array.shape)} {found['dtype']}: min {found['min']:.6g}, "
+                f"max {found['max']:.6g}, mean {found['mean']:.6g}, argmax {_some(found['argmax'])}"
+            )
+        yield f"{self.cycles:,} cycles, {self.time_ms:.3f} ms modelled"
+        runs = len(self.host_ms)
+        if runs > 1:
+            middle, least = median(self.host_ms), min(self.host_ms)
+            yield f"host: median {middle:.2f} ms, min {least:.2f}, {runs} runs"
+
+
+def _summary(array: NDArray[Any], batches: int) -> dict[str, Any]:
+    rows = array.reshape(len(array), -1) if array.ndim and len(array) else array.reshape(1, -1)
+    largest = rows.argmax(axis=1).tolist()
+    return {
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+        "min": array.min().item(),
+        "max": array.max().item(),
+        "mean": float(array.mean(dtype=np.float64)),
+        "argmax": largest[0] if len(largest) == 1 else largest,
+    }
+
+
+def _some(argmax: int | list[int]) -> str:
+    if isinstance(argmax, int):
+        return str(argmax)
+    shown = ", ".join(map(str, argmax[:10]))
+    return f"[{shown}{', ...' if len(argmax) > 10 else ''}]"
+
+
+def run_blob(image: Image, *, inputs: Sequence[str], output: str | None, repeat: int) -> RunReport:
+    """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
+
+    Raises AbiError for arrays that do not fit, OSError when the output cannot be written.
+    """
+    names = [port.name for port in image.inputs]
+    notes: tuple[str, ...] = ()
+    if inputs or not names:
+        arrays, spare = read_inputs(inputs, names)
+        notes = tuple(f"note: {name!r} is no input of the network, not used" for name in spare)
+    else:
+        arrays = generated_inputs(image)
+        seed = image.program.known_answer.seed
+        notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
+    batches = runs_of(image.inputs, arrays)
+    engine = Engine(image)
+    times, results = [], {}
+    for _ in range(repeat):
+        start = time.perf_counter()
+        results = engine.run(arrays)
+        times.append((time.perf_counter() - start) * 1e3)
+    if output is not None:
+        write_atomically(output, npz_bytes(results))
+    cycles = image.timeline.cycles * batches
+    return RunReport(
+        outputs=results,
+        batches=batches,
+        cycles=cycles,
+        time_ms=cycles / (image.target.clock_mhz * 1000),
+        host_ms=tuple(times),
+        notes=notes,
+    )
+
+
+def evaluate_blob(image: Image, data: str, labels: str, *, show: bool) -> Accuracy:
+    """Return the accuracy of *image* on the file *data*; *show* draws a progress bar on stderr."""
+    try:
+        arrays = read_arrays(Path(data))
+    except NpzError as error:
+        raise FirmwareError(ErrorCode.INPUT_FILE, str(error)) from error
+    names = [port.name for port in image.inputs]
+    inputs, wanted = split_labels(arrays, labels, names, data)
+    engine = Engine(image)
+    with _bar(len(wanted)) if show else nullcontext(lambda _: None) as advance:
+        return evaluate(engine, inputs, wanted, progress=advance)
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("samples", total=total)
+        yield lambda count: progress.advance(task, count)

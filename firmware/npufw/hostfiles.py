@@ -1,0 +1,110 @@
+"""Files of the host: inputs from npz and npy, outputs to npz.
+
+A network with one input also takes an ``.npy``, or an npz of one array, whatever its name.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuabi.errors import ErrorCode
+from npuabi.npz import NpzError, read_arrays
+from npufw.errors import FirmwareError
+
+__all__ = ["named_arrays", "npz_bytes", "read_blob_file", "read_inputs"]
+
+_MAX_STREAM_BYTES = 1 << 30
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Every member's time, so that equal outputs are equal files."""
+
+
+def read_blob_file(path: str) -> bytes:
+    """Return the bytes of *path*, or of standard input for ``-``. Raises OSError."""
+    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+
+
+def read_inputs(
+    options: Sequence[str], names: Sequence[str]
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return the arrays that ``--input`` options name, by input, and the names not used.
+
+    An option is FILE.npz, FILE.npy or NAME=FILE.npy. A file may hold more than the inputs, such
+    as labels. Raises FirmwareError INPUT_FILE, INPUT_UNKNOWN.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for option in options:
+        name, equals, path = option.partition("=")
+        named = bool(equals) and (name in names or not Path(option).exists())
+        arrays = _one(name, path) if named else named_arrays(_arrays(option), names, option)
+        twice = found.keys() & arrays.keys()
+        if twice:
+            text = f"input {', '.join(sorted(twice))} is given twice"
+            raise FirmwareError(ErrorCode.INPUT_UNKNOWN, text)
+        if named and name not in names:
+            text = f"no input is called {name!r}; the inputs are {', '.join(names)}"
+            raise FirmwareError(ErrorCode.INPUT_UNKNOWN, text)
+        found.update(arrays)
+    used = {name: array for name, array in found.items() if name in names}
+    return used, [name for name in found if name not in names]
+
+
+def named_arrays(
+    arrays: Mapping[str, NDArray[Any]], names: Sequence[str], path: str
+) -> dict[str, NDArray[Any]]:
+    """Return *arrays* by the network's input *names*; one array for one input needs no name."""
+    if len(names) == len(arrays) == 1:
+        return {names[0]: next(iter(arrays.values()))}
+    if "" in arrays:
+        text = f"{path} has no names, and the inputs are {', '.join(names)}: use NAME={path}"
+        raise FirmwareError(ErrorCode.INPUT_UNKNOWN, text)
+    return dict(arrays)
+
+
+def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return an npz of *arrays*, in their order; the same arrays give the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
+            with archive.open(member, "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _one(name: str, path: str) -> dict[str, NDArray[Any]]:
+    arrays = _arrays(path)
+    if len(arrays) != 1:
+        text = f"{path} holds {_list(arrays)}; NAME=FILE takes a file of one array"
+        raise FirmwareError(ErrorCode.INPUT_FILE, text)
+    return {name: next(iter(arrays.values()))}
+
+
+def _arrays(path: str) -> dict[str, NDArray[Any]]:
+    try:
+        return _from_stream() if path == "-" else read_arrays(Path(path))
+    except NpzError as error:
+        raise FirmwareError(ErrorCode.INPUT_FILE, str(error)) from error
+
+
+def _from_stream() -> dict[str, NDArray[Any]]:
+    # A zip is read from its end, so standard input goes through a file of the right suffix.
+    raw = sys.stdin.buffer.read(_MAX_STREAM_BYTES + 1)
+    if len(raw) > _MAX_STREAM_BYTES:
+        raise NpzError(f"standard input holds more than {_MAX_STREAM_BYTES} bytes")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "stdin.npz" if raw[:2] == b"PK" else "stdin.npy")
+        path.write_bytes(raw)
+        return read_arrays(path)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "no arrays"
