@@ -178,9 +178,9 @@ class Op:
         """Return the result types.
 
         Raises ValueError, with a text for the user, when operands or attributes disagree, and
-        NotImplementedError when the types can only be stated. For
-        quantised operands the result's quantisation is not inferable: ops that need one are built
-        with ``result_types``, and ``verify`` checks the shape against ``infer``.
+        NotImplementedError when the types can only be stated. For quantised operands the result's
+        quantisation is not inferable: ops that need one are built with ``result_types``, and
+        ``verify`` checks the shape against ``infer``.
         """
         raise NotImplementedError(self.NAME)
 
