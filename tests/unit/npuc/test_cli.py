@@ -1,0 +1,131 @@
+"""The command npuc: exit codes, messages and files; the library has its own tests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from npuc.cli import main
+
+TEXT = "graph @g(%x: tensor<1x4xf32>) {\n  %y = relu(%x) : tensor<1x4xf32>\n  return %y\n}\n"
+
+
+def npuc(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "g.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def test_opt_prints_the_graph_and_reads_standard_input(text: Path) -> None:
+    assert npuc("opt", text).output == TEXT
+    assert npuc("opt", "-", stdin=TEXT).output == TEXT
+
+
+def test_opt_writes_a_file_that_is_whole(text: Path, tmp_path: Path) -> None:
+    assert npuc("opt", text, "-o", tmp_path / "out.txt").exit_code == 0
+    assert (tmp_path / "out.txt").read_text() == TEXT
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["g.txt", "out.txt"]
+
+
+def test_a_mistake_ends_with_one_message_and_leaves_no_file(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text(TEXT.replace("relu", "relo"))
+    result = npuc("opt", bad, "-o", tmp_path / "out.txt")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"{bad}:2:8: error: unknown op 'relo'")
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_an_error_of_a_pass_shows_the_line_too(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt"
+    path.write_text("graph @g(%x: tensor<?x4xf32>) {\n  return %x\n}\n")
+    result = npuc("opt", path, "--passes", "bind_shapes")
+    assert result.exit_code == 1
+    assert "graph @g(%x: tensor<?x4xf32>) {\n        ^" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--passes", "none"],
+        ["--shape", "x"],
+        ["--shape", "x=1x"],
+        ["--shape", "x=-1"],
+        ["--shape", "x=1", "--shape", "x=2"],
+        ["--rounding", "odd"],
+    ],
+)
+def test_wrong_usage_exits_2(text: Path, arguments: list[str]) -> None:
+    result = npuc("opt", text, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("arguments", [["none.txt"], ["."], ["g.txt", "--target", "none"]])
+def test_what_cannot_be_read_exits_1_with_one_line(
+    text: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(text.parent)
+    result = npuc("opt", *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_targets_are_listed_with_every_number() -> None:
+    table = npuc("targets").output
+    assert all(name in table for name in ("edge", "edge-quad", "tiny", "bank_kib"))
+    found = json.loads(npuc("targets", "--json").output)
+    assert found["schema"] == 1
+    assert [t["name"] for t in found["targets"]] == ["edge", "edge-quad", "tiny"]
+
+
+def test_abi_prints_the_page_or_the_header() -> None:
+    assert npuc("abi").output.startswith("# ")
+    assert npuc("abi", "--markdown").output == npuc("abi").output
+    assert "#include" in npuc("abi", "--c-header").output
+
+
+def test_help_and_version_need_no_heavy_import() -> None:
+    code = "import sys, npuc.cli; print({'numpy', 'lark', 'construct'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"
+    assert npuc("--version").output.startswith("npuc, version ")
+
+
+def test_a_closed_pipe_is_no_traceback(text: Path) -> None:
+    lines = [f"  %v{i + 1} = relu(%v{i})" for i in range(5000)]
+    text.write_text("\n".join(["graph @g(%v0: tensor<4xf32>) {", *lines, "  return %v5000", "}"]))
+    command = [sys.executable, "-c", "from npuc.cli import main; main()", "opt", str(text)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_an_interrupt_leaves_no_file_and_no_traceback(tmp_path: Path) -> None:
+    """The text is longer than a pipe holds: once it is written, the command is reading it."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    code += "from npuc.cli import main; main()"
+    command = [sys.executable, "-c", code, "opt", "-", "-o", str(tmp_path / "out.txt")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"//" + b"x" * (1 << 20))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert process.returncode == 1
+    assert b"Traceback" not in errors
+    assert not list(tmp_path.iterdir())
