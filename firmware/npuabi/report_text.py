@@ -34,9 +34,13 @@ def print_costs(cost: ProgramCost, file: IO[str] | None = None) -> None:
         table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
     for layer in cost.layers:
         table.add_row(*_row(layer, cost.cycles))
-    console.print(table)
-    for line in _totals(cost):
-        console.print(line, markup=False)
+    with console.capture() as capture:
+        console.print(table)
+        for line in _totals(cost):
+            console.print(line, markup=False, soft_wrap=True)
+    # Without the blanks that fill the last column.
+    for line in capture.get().splitlines():
+        console.file.write(line.rstrip() + "\n")
 
 
 def _row(layer: LayerCost, cycles: int) -> tuple[str, ...]:

@@ -12,7 +12,10 @@ __all__ = ["FirmwareError"]
 
 
 class FirmwareError(AbiError):
-    """A program or host array that the firmware does not take; the detail ends with a remedy."""
+    """A program or host array that the firmware does not take.
 
-    def __init__(self, code: ErrorCode, detail: str) -> None:
-        super().__init__(code, f"{detail}; {code.remedy}")
+    The detail ends with what would help: *remedy*, or else that of the code.
+    """
+
+    def __init__(self, code: ErrorCode, detail: str, *, remedy: str = "") -> None:
+        super().__init__(code, f"{detail}; {remedy or code.remedy}")

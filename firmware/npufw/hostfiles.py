@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from npuabi.errors import ErrorCode
 from npuabi.npz import NpzError, read_arrays
+from npuabi.sections import MAX_BLOB_BYTES
 from npufw.errors import FirmwareError
 
 __all__ = ["named_arrays", "npz_bytes", "read_blob_file", "read_inputs"]
@@ -28,8 +29,14 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def read_blob_file(path: str) -> bytes:
-    """Return the bytes of *path*, or of standard input for ``-``. Raises OSError."""
-    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    """Return the bytes of *path*, or of standard input for ``-``. Raises OSError.
+
+    No more is read than a blob may have and one byte, by which boot sees that it is too long.
+    """
+    if path == "-":
+        return sys.stdin.buffer.read(MAX_BLOB_BYTES + 1)
+    with Path(path).open("rb") as stream:
+        return stream.read(MAX_BLOB_BYTES + 1)
 
 
 def read_inputs(

@@ -110,7 +110,7 @@ class Inspector:
         if entry is not None:
             if not 0 <= entry < len(toas):
                 text = f"there is no TOA {entry}: the program has 0 to {len(toas) - 1}"
-                raise FirmwareError(ErrorCode.BAD_INDEX, text)
+                raise FirmwareError(ErrorCode.BAD_INDEX, text, remedy="choose one of these")
             return [entry]
         names = [name for name, _ in self._op_names()]
         wanted = {
@@ -123,7 +123,7 @@ class Inspector:
         if not found:
             what = f"op {op!r}" if op is not None else f"line {line}"
             text = f"no TOA comes from {what}; the ops are {', '.join(dict.fromkeys(names))}"
-            raise FirmwareError(ErrorCode.BAD_SYMBOL, text)
+            raise FirmwareError(ErrorCode.BAD_SYMBOL, text, remedy="choose one of these")
         return found
 
     def entry(self, index: int) -> Iterator[str]:
