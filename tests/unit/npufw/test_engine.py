@@ -10,6 +10,7 @@ import pytest
 
 from npuabi.enums import Direction, DType, Layout, Opcode, Space, Unit
 from npuabi.errors import AbiError, ErrorCode
+from npuabi.geometry import device_dims
 from npuabi.target import load_target
 from npufw.boot import boot
 from npufw.engine import Engine
@@ -114,10 +115,10 @@ def test_host_arrays_that_do_not_fit_are_refused(
 
 def test_nan_in_a_float_input_is_refused_and_infinity_is_not() -> None:
     b = Builder()
-    nchw: dict[str, Any] = {"dtype": DType.F32, "layout": Layout.NCHW}
-    x = b.tensor((1, 4, 1, 1), space=Space.ARENA, name="x", **nchw)
-    y = b.tensor((1, 4, 1, 1), space=Space.ARENA, name="y", **nchw)
-    held = b.tensor((1, 4, 1, 1), strides=(64, 16, 16, 4), **nchw)
+    rows: dict[str, Any] = {"dtype": DType.F32, "layout": Layout.NHWC}
+    x = b.tensor((1, 4, 1, 1), space=Space.ARENA, name="x", **rows)
+    y = b.tensor((1, 4, 1, 1), space=Space.ARENA, name="y", **rows)
+    held = b.tensor((1, 4, 1, 1), **rows)
     b.port(Direction.INPUT, "x", (4,), x)
     b.port(Direction.OUTPUT, "y", (1, 4), y)
     b.toa(Opcode.DMA_IN, input=x, output=held)
@@ -130,7 +131,6 @@ def test_nan_in_a_float_input_is_refused_and_infinity_is_not() -> None:
 
 
 def test_shapes_of_rank_zero_to_three_reach_the_device_as_documented() -> None:
-    from npuabi.geometry import device_dims
 
     assert device_dims(()) == (1, 1, 1, 1)
     assert device_dims((7,)) == (1, 7, 1, 1)
