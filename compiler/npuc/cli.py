@@ -16,6 +16,7 @@ from npuc.diagnostics import CompileError
 __all__ = ["main", "parse_shapes"]
 
 _ELIDED_ELEMENTS = 16
+_PRECISIONS = ("auto", "int8")
 _ROUNDINGS = ("double", "single", "even")
 
 
@@ -43,6 +44,94 @@ class _Group(CommandGroup):
 @click.version_option(package_name="npu-toolchain", prog_name="npuc")
 def main() -> None:
     """Compile networks for the NPU."""
+
+
+_EXAMPLES = """
+\b
+Examples:
+  npuc compile models/digits.txt -o digits.bin
+  npuc compile net.txt --calibrate samples.npz --target tiny -O3
+  npuc compile net.txt --shape image=1x3x64x64 --json
+  npuc compile net.txt --dump-ir ir/ --timing
+"""
+
+
+@main.command("compile", epilog=_EXAMPLES)
+@click.argument("model", type=click.Path(allow_dash=True))
+@click.option("-o", "--output", metavar="BLOB", help="The blob; default: MODEL's name with .bin.")
+@click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
+@click.option("--precision", type=click.Choice(_PRECISIONS), default="auto", show_default=True)
+@click.option("--rounding", type=click.Choice(_ROUNDINGS), default="double", show_default=True)
+@click.option(
+    "--calibrate",
+    metavar="X.npz|random",
+    help="Samples that fix the int8 ranges; default: the graph's calibration attribute.",
+)
+@click.option(
+    "--percentile",
+    type=click.FloatRange(50, 100, min_open=True),
+    default=100.0,
+    show_default=True,
+    help="Share of each sample's values that a range covers, in percent.",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=AxBxC",
+    callback=parse_shapes,
+    help="Dims of a dynamic input.",
+)
+@click.option(
+    "-O",
+    "level",
+    type=click.Choice(["0", "1", "2", "3"]),
+    default="2",
+    show_default=True,
+    help="Effort of tiling, placement and order; never changes a number.",
+)
+@click.option(
+    "--sram-limit", type=click.IntRange(1), metavar="KIB", help="Use at most this much SRAM."
+)
+@click.option("--no-fuse", is_flag=True, help="Leave ops unfused; for study, changes numbers.")
+@click.option("--print-ir-after-all", "print_ir", is_flag=True, help="Print the IR to stderr.")
+@click.option("--dump-ir", metavar="DIR", help="Write the IR behind each pass to a file in DIR.")
+@click.option("--timing", is_flag=True, help="Print how long each pass took.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def compile_command(
+    model: str,
+    output: str | None,
+    target: str,
+    precision: str,
+    rounding: str,
+    calibrate: str | None,
+    percentile: float,
+    shapes: dict[str, tuple[int, ...]],
+    level: str,
+    sram_limit: int | None,
+    no_fuse: bool,
+    print_ir: bool,
+    dump_ir: str | None,
+    timing: bool,
+    as_json: bool,
+) -> None:
+    """Compile the graph text MODEL (- is standard input) to a blob."""
+    from npuc.cli_compile import Output, run_compile
+    from npuc.driver import Options
+
+    options = Options(
+        target=target,
+        precision=precision,
+        rounding=rounding,
+        calibrate=calibrate,
+        shapes=shapes,
+        level=int(level),
+        sram_limit_kib=sram_limit,
+        percentile=percentile,
+        fuse=not no_fuse,
+    )
+    report = Output(blob=output, as_json=as_json, timing=timing, print_ir=print_ir, dump_ir=dump_ir)
+    run_compile(model, options, report)
 
 
 @main.command()

@@ -29,6 +29,7 @@ STALLS = ("bank_conflict", "dma_wait", "dependency", "descriptor_late", "thermal
 
 _UNITS = (Unit.DMA_IN, Unit.DMA_OUT, Unit.MAC, Unit.VECTOR)
 _DMA = frozenset({Unit.DMA_IN, Unit.DMA_OUT})
+_COMPUTE = (Unit.MAC, Unit.VECTOR)
 _DDR = -1
 """DDR as one more bank that both DMA units share."""
 _SLIVER = 1e-6
@@ -43,7 +44,7 @@ class Slot:
     ``ready``: it had been there for its setup cycles. ``slack`` is how long before the start that
     unit and waits allowed it was ready; negative when the descriptor was late. ``lead`` are the
     first cycles, in which no data moves: DMA latency, precision switch, cold start. The stalls
-    are counted for MAC and vector TOAs.
+    are those of docs/timing.md.
     """
 
     start: int
@@ -89,6 +90,7 @@ class _Run:
     demand: tuple[tuple[int, float], ...]
     left: float
     since: int
+    idle: int
     slowdown: float = 1.0
 
     def retime(self, time: int, slowdown: float) -> None:
@@ -230,7 +232,15 @@ class _Core:
             demand=tuple(demand),
             left=float(body),
             since=active,
+            idle=self._idle(unit),
         )
+
+    def _idle(self, unit: Unit) -> int:
+        """Cycles since any compute unit ran; 0 while one runs, and for DMA."""
+        engines = [self.engines[u] for u in _COMPUTE]
+        if unit not in _COMPUTE or any(engine.run is not None for engine in engines):
+            return 0
+        return self.time - max(engine.free_at for engine in engines)
 
     def _warm_up(self, work: Work, unit: Unit, engine: _Engine) -> int:
         if unit is not Unit.MAC:
@@ -267,12 +277,10 @@ class _Core:
         index, work, counted = run.index, self.works[run.index], unit not in _DMA
         ready, transfers, results = self._conditions(index)
         allowed = max(engine.free_at, transfers, results)
-        idle = run.start - engine.free_at if counted else 0
-        cause = "dma_wait" if transfers == run.start else "descriptor_late"
-        if results == run.start > transfers:
-            cause = "dependency"
         stalls = dict.fromkeys(("dma_wait", "dependency", "descriptor_late"), 0)
-        stalls[cause] = idle
+        stalls["dma_wait" if transfers == run.start else "descriptor_late"] = run.idle
+        if unit is Unit.MAC and results == run.start > transfers:
+            stalls["dependency"] = run.start - engine.free_at
         return Slot(
             start=run.start,
             end=run.end,

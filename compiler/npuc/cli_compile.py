@@ -1,0 +1,97 @@
+"""``npuc compile``: options to a compilation, a compilation to a blob, a table or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from npuabi.files import write_atomically
+from npuabi.report import ProgramCost, summarise
+from npuabi.report_text import print_costs
+from npuc.driver import Compilation, Options, compile
+from npuc.ir.core import Graph
+from npuc.ir.printer import print_graph
+from npuc.passes.manager import Pass
+
+__all__ = ["Output", "run_compile"]
+
+_ELIDED_ELEMENTS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What ``npuc compile`` writes and prints beside the blob."""
+
+    blob: str | None
+    as_json: bool
+    timing: bool
+    print_ir: bool
+    dump_ir: str | None
+
+
+def run_compile(model: str, options: Options, output: Output) -> None:
+    """Compile *model*, write the blob whole or not at all, and report."""
+    compiled = compile(model, options, after=_observer(output))
+    for note in compiled.notes:
+        click.echo(str(note), err=True)
+    path = output.blob or f"{Path(model).stem if model != '-' else 'graph'}.bin"
+    write_atomically(path, compiled.blob)
+    cost = summarise(compiled.program, compiled.timeline, compiled.target)
+    # With the blob on standard output, the report would end up inside it.
+    to_error = path == "-"
+    if output.as_json:
+        click.echo(json.dumps(_as_dict(path, compiled, cost), indent=2), err=to_error)
+        return
+    print_costs(cost, click.get_text_stream("stderr" if to_error else "stdout"))
+    if output.timing:
+        click.echo(_timing(compiled), err=to_error)
+    click.echo(f"{path}: {len(compiled.blob):,} bytes in {compiled.compile_s:.2f} s", err=to_error)
+
+
+def _as_dict(path: str, compiled: Compilation, cost: ProgramCost) -> dict[str, Any]:
+    """Return the JSON report; its keys are those of the docs."""
+    return {
+        "schema": 1,
+        "blob": path,
+        "bytes": len(compiled.blob),
+        **{k: v for k, v in cost.as_dict().items() if k != "layers"},
+        "arena_bound_bytes": compiled.arena.bound,
+        "compile_s": compiled.compile_s,
+        "passes": [
+            {"name": p.name, "pass_s": p.pass_s, "verify_s": p.verify_s} for p in compiled.passes
+        ],
+        "layers": cost.as_dict()["layers"],
+    }
+
+
+def _timing(compiled: Compilation) -> str:
+    """Return a table of the passes' host times in milliseconds."""
+    rows = [f"{'pass':<20}{'ms':>10}{'verifier ms':>14}"]
+    rows += [
+        f"{p.name:<20}{p.pass_s * 1e3:>10.1f}{p.verify_s * 1e3:>14.1f}" for p in compiled.passes
+    ]
+    return "\n".join(rows)
+
+
+def _observer(output: Output) -> Callable[[Pass, Graph], None] | None:
+    """Return what prints or dumps the graph behind each pass."""
+    if not output.print_ir and output.dump_ir is None:
+        return None
+    folder = None if output.dump_ir is None else Path(output.dump_ir)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    numbers = iter(range(1, 1_000_000))
+
+    def after(step: Pass, graph: Graph) -> None:
+        text = print_graph(graph, elide=_ELIDED_ELEMENTS)
+        if output.print_ir:
+            click.echo(f"// after {step.NAME}\n{text}", err=True)
+        if folder is not None:
+            write_atomically(folder / f"{next(numbers):02}-{step.NAME}.npu", text.encode())
+
+    return after
