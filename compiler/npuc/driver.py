@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from npuabi.container import write_blob
-from npuabi.cycles import works_of
 from npuabi.enums import DType, Precision, Rounding
 from npuabi.generator import codes, samples
 from npuabi.npz import NpzError, read_arrays
@@ -195,12 +194,11 @@ def _attempt(
     lowering = PassTime("lower", time.perf_counter() - start, 0.0)
     times = PassManager(passes).run(npu, context, after)
     emitted = emit(npu, graph.arguments, graph.outputs, context.target)
-    works = works_of(emitted.tensors, emitted.toas, context.target)
     return _Attempt(
         emitted=emitted,
         constants=constant_data(npu),
         arena=arena_plan(npu, context.target.dma_alignment),
-        timeline=simulate(works, context.target),
+        timeline=simulate(emitted.works, context.target),
         times=[lowering, *times],
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from npuabi.cycles import macs_of, work_of
+from npuabi.cycles import Work, works_of
 from npuabi.enums import Direction, DType, Precision, Space, ToaFlag
 from npuabi.program import pack_symbols
 from npuabi.records import (
@@ -36,10 +36,11 @@ _WAITS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.W
 
 @dataclass(frozen=True, kw_only=True)
 class Emitted:
-    """The records of one program, in ring order."""
+    """The records of one program, in ring order, and its TOAs as the timing model takes them."""
 
     tensors: tuple[TensorDescriptor, ...]
     toas: tuple[Toa, ...]
+    works: list[Work]
     interface: tuple[Interface, ...]
     sources: tuple[SourceEntry, ...]
     symbols: bytes
@@ -65,6 +66,7 @@ class _Emitter:
         self._target = target
         self._tasks = [op for op in graph.ops if isinstance(op, Task)]
         self._sources: dict[_Source, int] = {}
+        self._numbers: dict[Value, int] = {}
         self._tensors: dict[tuple[object, ...], int] = {}
         self._records: list[TensorDescriptor] = []
 
@@ -83,12 +85,15 @@ class _Emitter:
             self._interface(Direction.OUTPUT, value, buffer)
             for value, buffer in zip(outputs, self._graph.outputs, strict=True)
         ]
-        toas = [self._toa(task, source) for task, source in toas_of]
+        untimed = [self._toa(task, source) for task, source in toas_of]
+        works = works_of(self._records, untimed, self._target)
+        timed = zip(untimed, works, strict=True)
         return Emitted(
             tensors=tuple(self._records),
-            toas=tuple(toas),
+            toas=tuple(replace(toa, cycles=work.alone_cycles) for toa, work in timed),
+            works=works,
             interface=tuple(interface),
-            sources=self._source_entries(toas),
+            sources=self._source_entries(works),
             symbols=symbols,
         )
 
@@ -117,7 +122,11 @@ class _Emitter:
         )
 
     def _tensor(self, value: Value) -> int:
-        record = self._descriptor(value)
+        if value not in self._numbers:
+            self._numbers[value] = self._number(self._descriptor(value))
+        return self._numbers[value]
+
+    def _number(self, record: TensorDescriptor) -> int:
         key = tuple(getattr(record, name) for name in record.FIELDS)
         if key not in self._tensors:
             self._tensors[key] = len(self._records)
@@ -162,7 +171,7 @@ class _Emitter:
             flags |= ToaFlag.RESIDUAL
         for wait, flag in zip(read["waits"], _WAITS, strict=True):
             flags |= flag if wait >= 0 else ToaFlag(0)
-        toa = Toa(
+        return Toa(
             opcode=task.OPCODE,
             unit=task.UNIT,
             precision=Precision.INT8,
@@ -180,13 +189,11 @@ class _Emitter:
             setup_cycles=_SETUP_CYCLES,
             cycles=0,
         )
-        cycles = work_of(toa, self._records, self._target).alone_cycles
-        return replace(toa, cycles=cycles)
 
-    def _source_entries(self, toas: list[Toa]) -> tuple[SourceEntry, ...]:
+    def _source_entries(self, works: list[Work]) -> tuple[SourceEntry, ...]:
         macs = [0] * len(self._sources)
-        for toa in toas:
-            macs[toa.op] += macs_of(toa, self._records)
+        for work in works:
+            macs[work.op] += work.macs
         return tuple(
             SourceEntry(
                 symbol=self._offsets[s.name],
