@@ -51,7 +51,8 @@ class _Call:
 class Engine:
     """An image loaded into one core's memory, ready to run as often as wanted.
 
-    ``observe`` may be set to a callable; None costs nothing.
+    ``observe`` may be set to a callable; None costs nothing. ``events`` are the starts and ends in
+    the order of execution, as (position in ring order, whether it starts).
     """
 
     def __init__(self, image: Image, *, observe: Observer | None = None) -> None:
@@ -66,7 +67,7 @@ class Engine:
         self._sums = Sums()
         self._views: dict[int, NDArray[Any]] = {}
         self._calls = [self._bind(step) for step in image.steps]
-        self._events = _order(image)
+        self.events = _order(image)
         self._inputs = [self._view(port.tensor) for port in image.inputs]
         self._outputs = [self._view(port.tensor) for port in image.outputs]
 
@@ -110,7 +111,7 @@ class Engine:
     def _execute(self) -> None:
         pending: dict[int, NDArray[Any] | None] = {}
         self._sums.values = None
-        for position, begins in self._events:
+        for position, begins in self.events:
             call = self._calls[position]
             if begins:
                 if self.observe is not None:
