@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from npuabi.container import Program, write_blob
-from npuabi.enums import DType, Layout, Mode, Opcode, Precision, Space, ToaFlag, Unit
+from npuabi.enums import Direction, DType, Layout, Mode, Opcode, Precision, Space, ToaFlag, Unit
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.records import NO_TENSOR
 from npuabi.target import load_target
 from npufw.boot import boot
-from tests.builders import EDGE
+from tests.builders import EDGE, Builder
 from tests.unit.npufw.programs import rescaler
 
 E = ErrorCode
@@ -146,6 +146,19 @@ def test_a_whole_program_boots_on_its_target_and_on_no_other() -> None:
     with pytest.raises(AbiError) as caught:
         boot(raw, load_target("tiny"))
     assert caught.value.code is ErrorCode.TARGET_NAME
+
+
+def test_ports_of_up_to_rank_two_lie_as_nhwc_so_that_channels_are_the_row() -> None:
+    for layout, text in ((Layout.NHWC, ""), (Layout.NCHW, "lies as nchw, expected nhwc")):
+        b = Builder()
+        x = b.tensor((1, 40, 1, 1), space=Space.ARENA, layout=layout)
+        b.port(Direction.OUTPUT, "x", (1, 40), x)
+        held = b.tensor((1, 40, 1, 1), layout=layout)
+        b.toa(Opcode.DMA_OUT, input=held, output=x)
+        if text:
+            assert text in refusal(b.build()).detail
+        else:
+            assert boot(b.blob(), EDGE).outputs[0].shape == (1, 40)
 
 
 def test_ranges_of_k_must_form_whole_sums() -> None:
