@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     if output.as_json:
         click.echo(json.dumps(_as_dict(path, compiled, cost), indent=2), err=to_error)
         return
-    print_costs(cost, click.get_text_stream("stderr" if to_error else "stdout"))
+    print_costs(cost, sys.stderr if to_error else sys.stdout)
     if output.timing:
         click.echo(_timing(compiled), err=to_error)
     click.echo(f"{path}: {len(compiled.blob):,} bytes in {compiled.compile_s:.2f} s", err=to_error)
