@@ -340,15 +340,15 @@ def test_twenty_thousand_ops_parse_in_linear_time_without_recursion() -> None:
     def seconds(count: int) -> float:
         lines = [f"%v{i + 1} = relu(%v{i})" for i in range(count)]
         text = "\n".join(["graph @g(%v0: tensor<1x4xf32>) {", *lines, f"return %v{count}", "}"])
-        start = time.perf_counter()
+        start = time.process_time()
         made = parse_text(text)
-        elapsed = time.perf_counter() - start
+        elapsed = time.process_time() - start
         assert len(made) == count
         verify(made)
         return elapsed
 
-    seconds(100)
-    assert seconds(20_000) < 3.5 * seconds(10_000)
+    half = min(seconds(10_000) for _ in range(2))
+    assert min(seconds(20_000) for _ in range(2)) < 2.5 * half
 
 
 def test_a_ladder_of_diamonds_parses() -> None:

@@ -107,15 +107,15 @@ def test_a_chain_of_twenty_thousand_is_rewritten_in_linear_time() -> None:
 
     def seconds(count: int) -> float:
         made = parse_chain(count)
-        start = time.perf_counter()
+        start = time.process_time()
         apply_patterns(made, [FoldReluOfRelu()])
         erase_dead(made)
-        elapsed = time.perf_counter() - start
+        elapsed = time.process_time() - start
         assert len(made) == 1
         return elapsed
 
-    seconds(100)
-    assert seconds(20_000) < 4 * seconds(10_000)
+    half = min(seconds(10_000) for _ in range(2))
+    assert min(seconds(20_000) for _ in range(2)) < 2.5 * half
 
 
 def parse_chain(count: int) -> Graph:
