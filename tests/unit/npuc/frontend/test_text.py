@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Graph
 from npuc.ir.types import Buffer, Place, Quant, TensorType
 from npuc.ir.verifier import verify
+from tests.work import calls
 
 
 def graph(*lines: str, argument: str = "tensor<1x4xf32>") -> Graph:
@@ -334,21 +335,23 @@ def test_an_elided_constant_parses_but_has_no_value() -> None:
         check_constants(made)
 
 
-def test_twenty_thousand_ops_parse_in_linear_time_without_recursion() -> None:
+def chain(count: int) -> str:
+    lines = [f"%v{i + 1} = relu(%v{i})" for i in range(count)]
+    return "\n".join(["graph @g(%v0: tensor<1x4xf32>) {", *lines, f"return %v{count}", "}"])
+
+
+def test_twenty_thousand_ops_parse_without_recursion() -> None:
     """C11."""
+    made = parse_text(chain(20_000))
+    assert len(made) == 20_000
+    verify(made)
 
-    def seconds(count: int) -> float:
-        lines = [f"%v{i + 1} = relu(%v{i})" for i in range(count)]
-        text = "\n".join(["graph @g(%v0: tensor<1x4xf32>) {", *lines, f"return %v{count}", "}"])
-        start = time.process_time()
-        made = parse_text(text)
-        elapsed = time.process_time() - start
-        assert len(made) == count
-        verify(made)
-        return elapsed
 
-    half = min(seconds(10_000) for _ in range(2))
-    assert min(seconds(20_000) for _ in range(2)) < 2.5 * half
+def test_the_work_of_parsing_grows_with_the_number_of_ops() -> None:
+    """C11."""
+    texts = [chain(n) for n in (1, 500, 1000)]
+    start, half, whole = (calls(partial(parse_text, text)) for text in texts)
+    assert whole - start < 2.1 * (half - start)
 
 
 def test_a_ladder_of_diamonds_parses() -> None:
