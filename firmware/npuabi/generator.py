@@ -28,15 +28,22 @@ __all__ = ["codes", "samples"]
 
 _CENTRE = 131070
 _DEVIATION = math.sqrt(((1 << 32) - 1) / 3)
+_BLOCK = 1 << 20
+"""Samples made at once: large constants must not need many times their own memory."""
+
 _FLOATS = (DType.F16, DType.F32)
 
 
 def samples(seed: int, count: int, *, mean: float = 0.0, std: float = 1.0) -> NDArray[np.float32]:
     """Return *count* float32 samples around *mean*; none lies beyond 3.47 *std*."""
-    words = _words(seed, count)
-    total = sum((words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4))
-    centred = np.asarray(total, np.uint64).astype(np.int64) - _CENTRE
-    return (mean + centred.astype(np.float64) * (std / _DEVIATION)).astype(np.float32)
+    source = np.random.PCG64(seed)
+    made = np.empty(count, np.float32)
+    for first in range(0, count, _BLOCK):
+        words = source.random_raw(min(_BLOCK, count - first)).astype(np.uint64)
+        total = sum((words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4))
+        centred = np.asarray(total, np.uint64).astype(np.int64) - _CENTRE
+        made[first : first + _BLOCK] = mean + centred.astype(np.float64) * (std / _DEVIATION)
+    return made
 
 
 def codes(seed: int, count: int, dtype: DType) -> NDArray[np.signedinteger | np.unsignedinteger]:
@@ -47,8 +54,5 @@ def codes(seed: int, count: int, dtype: DType) -> NDArray[np.signedinteger | np.
     if dtype in _FLOATS:
         raise ValueError(f"codes are integers, got {dtype.text}")
     width = np.dtype(f"<u{dtype.size}")
-    return _words(seed, count).astype(width).view(dtype.numpy)
-
-
-def _words(seed: int, count: int) -> NDArray[np.uint64]:
-    return np.random.PCG64(seed).random_raw(count).astype(np.uint64)
+    words = np.random.PCG64(seed).random_raw(count).astype(np.uint64)
+    return words.astype(width).view(dtype.numpy)
