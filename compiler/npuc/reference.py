@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 _LOW, _HIGH = -128, 127
+_BLOCK_TAPS = 1 << 20
+"""Numbers in the matrix of taps that one product reads, about; at least one image's."""
 
 
 def window_views(x: Array, window: Window, fill: float) -> Array:
@@ -78,16 +80,21 @@ def conv_sums(x: Array, weights: Array, window: Window, group: int) -> Array:
     """
     outputs = weights.shape[0]
     filters = weights.astype(np.float64).reshape(group, outputs // group, -1)
-    images = [_image_sums(image[None], filters, window, group) for image in x.astype(np.float64)]
     rows, columns = window.output(x.shape[2], x.shape[3])
-    return np.array(images).reshape(x.shape[0], outputs, rows or 0, columns or 0)
+    sums = np.empty((len(x), outputs, rows or 0, columns or 0))
+    step = max(1, _BLOCK_TAPS // max(1, sums[:1, 0].size * filters.shape[2] * group))
+    for first in range(0, len(x), step):
+        images = x[first : first + step].astype(np.float64)
+        sums[first : first + step] = _image_sums(images, filters, window).swapaxes(0, 1)
+    return sums
 
 
-def _image_sums(image: Array, filters: Array, window: Window, group: int) -> Array:
-    """One image as one matrix product a group: (G, O/G, K) @ (G, K, pixels)."""
-    views = window_views(image, window, 0.0)[0]
-    taps = views.transpose(0, 3, 4, 1, 2).reshape(group, filters.shape[2], -1)
-    result: Array = filters @ taps
+def _image_sums(images: Array, filters: Array, window: Window) -> Array:
+    """All pixels of some images as one matrix product a group: (G, O/G, K) @ (G, K, pixels)."""
+    views = window_views(images, window, 0.0)
+    group, outputs, depth = filters.shape
+    taps = views.transpose(1, 4, 5, 0, 2, 3).reshape(group, depth, -1)
+    result: Array = (filters @ taps).reshape(group * outputs, len(images), *views.shape[2:4])
     return result
 
 

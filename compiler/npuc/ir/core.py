@@ -123,6 +123,8 @@ class Op:
     OPERANDS: ClassVar[tuple[OperandField, ...]] = ()
     ATTRS: ClassVar[tuple[AttrField, ...]] = ()
     LIMITS: ClassVar[Sequence[Limit]] = ()
+    STACKS: ClassVar[bool] = False
+    """Whether ``stacks`` holds for every instance."""
 
     def __init__(
         self,
@@ -195,6 +197,14 @@ class Op:
         follows from the types alone.
         """
         raise NotImplementedError(self.NAME)
+
+    def stacks(self) -> bool:
+        """Return whether samples stacked along axis 0 make ``reference`` return stacked results.
+
+        Activations and results then have the samples on axis 0, and no row reads another one.
+        False is always safe: calibration takes one sample at a time.
+        """
+        return self.STACKS
 
     def lower(self, builder: Any) -> None:
         """Append this quantised op's tasks to an ``npuc.npu.builder.Builder``."""

@@ -1,11 +1,14 @@
 """Runs a graph with the ops' own references: slow, obviously right, the truth of every level.
 
 Invariant: a value is held no longer than until its last reader has run.
+
+A graph whose ops keep samples apart (``Op.stacks``) may run many at once, stacked along axis 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +17,28 @@ from npuc.diagnostics import CompileError
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import TensorType
 
-__all__ = ["evaluate"]
+__all__ = ["Stack", "evaluate"]
 
 Observer = Callable[[Value, Array], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """How many samples run at once, and the values whose axis 0 holds them."""
+
+    count: int = 1
+    values: Collection[Value] = frozenset()
+
+    def dims(self, value: Value) -> tuple[int, ...]:
+        """Return the dims of the array that holds *value*."""
+        dims = value.tensor.dims
+        return (self.count * dims[0], *dims[1:]) if value in self.values else dims
+
+    def constant(self, value: Value, array: Array) -> Array:
+        """Return a constant's array, repeated for each sample where it is an activation."""
+        if self.count == 1 or value not in self.values:
+            return array
+        return np.tile(array, (self.count,) + (1,) * (array.ndim - 1))
 
 
 def evaluate(
@@ -24,17 +46,19 @@ def evaluate(
     inputs: Mapping[str, Array],
     rounding: Rounding,
     observe: Observer | None = None,
+    stack: Stack | None = None,
 ) -> dict[str, Array]:
     """Return the outputs by name, in graph order.
 
     *inputs* holds one array an argument, of its dims; float tensors are computed in float64.
-    *observe* is called with every value and its array, in order. Raises CompileError for inputs
-    that do not fit and for constants that cannot be read.
+    *observe* is called with every value and its array, in order. With *stack* its values'
+    arrays hold that many samples. Raises CompileError for inputs that do not fit and for constants
+    that cannot be read.
     """
-    run = _Run(graph, observe)
+    run = _Run(graph, observe, stack or Stack())
     _check_names(graph, inputs)
     for argument in graph.arguments:
-        run.define(argument, _input(graph, argument, inputs[argument.name]))
+        run.define(argument, run.input(argument, inputs[argument.name]))
     for op in graph.ops:
         run.step(op, rounding)
     return {v.name: run.arrays[v] for v in graph.outputs}
@@ -43,7 +67,9 @@ def evaluate(
 class _Run:
     """The arrays that are alive, and how many reads each still waits for."""
 
-    def __init__(self, graph: Graph, observe: Observer | None) -> None:
+    def __init__(self, graph: Graph, observe: Observer | None, stack: Stack) -> None:
+        self._graph = graph
+        self._stack = stack
         self.arrays: dict[Value, Array] = {}
         self._reads: dict[Value, int] = {}
         self._outputs = set(graph.outputs)
@@ -59,11 +85,33 @@ class _Run:
     def step(self, op: Op, rounding: Rounding) -> None:
         operands = [None if v is None else self.arrays[v] for v in op.operands]
         results = op.reference(operands, rounding)
+        if not operands:
+            pairs = zip(op.results, results, strict=True)
+            results = tuple(self._stack.constant(value, array) for value, array in pairs)
         for value in op.inputs:
             self._release(value)
         for value, array in zip(op.results, results, strict=True):
-            _check_result(op, value, array)
+            self._check_result(op, value, array)
             self.define(value, array)
+
+    def input(self, argument: Value, array: Array) -> Array:
+        """Return a checked input: float64 for float types, else the type's own dtype."""
+        tensor = argument.tensor
+        if None in tensor.shape:
+            text = f"input {argument.name} has a dynamic dim: bind it with --shape"
+            raise CompileError.at(self._graph.location, text)
+        if array.shape != self._stack.dims(argument) or not _holds(tensor, array):
+            have = f"{array.dtype.name} of shape {array.shape}"
+            text = f"input {argument.name} is {tensor}, got {have}"
+            raise CompileError.at(self._graph.location, text)
+        return array.astype(np.float64 if _is_float(tensor) else tensor.numpy)
+
+    def _check_result(self, op: Op, value: Value, array: Array) -> None:
+        """Refuse a reference that breaks its op's own declaration."""
+        tensor = value.tensor
+        if array.shape != self._stack.dims(value) or not _holds(tensor, array):
+            have = f"{array.dtype.name} of shape {array.shape}"
+            raise op.error(f"the reference of %{value.name} gave {have}, its type is {tensor}")
 
     def _release(self, value: Value) -> None:
         self._reads[value] -= 1
@@ -83,19 +131,6 @@ def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
             raise CompileError.at(graph.location, text)
 
 
-def _input(graph: Graph, argument: Value, array: Array) -> Array:
-    """Return a checked input: float64 for float types, else the type's own dtype."""
-    tensor = argument.tensor
-    if None in tensor.shape:
-        text = f"input {argument.name} has a dynamic dim: bind it with --shape"
-        raise CompileError.at(graph.location, text)
-    if array.shape != tensor.dims or not _holds(tensor, array):
-        have = f"{array.dtype.name} of shape {array.shape}"
-        text = f"input {argument.name} is {tensor}, got {have}"
-        raise CompileError.at(graph.location, text)
-    return array.astype(np.float64 if _is_float(tensor) else tensor.numpy)
-
-
 def _is_float(tensor: TensorType) -> bool:
     return tensor.dtype in (DType.F16, DType.F32)
 
@@ -104,11 +139,3 @@ def _holds(tensor: TensorType, array: Array) -> bool:
     if _is_float(tensor):
         return array.dtype.kind == "f"
     return array.dtype.newbyteorder("<") == tensor.numpy
-
-
-def _check_result(op: Op, value: Value, array: Array) -> None:
-    """Refuse a reference that breaks its op's own declaration."""
-    tensor = value.tensor
-    if array.shape != tensor.dims or not _holds(tensor, array):
-        have = f"{array.dtype.name} of shape {array.shape}"
-        raise op.error(f"the reference of %{value.name} gave {have}, its type is {tensor}")

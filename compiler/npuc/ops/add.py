@@ -62,6 +62,10 @@ class Add(Op):
         pair = ((a, quant_of(self.a)), (b, quant_of(self.b)))
         return (add_codes(pair, target, clamp_codes(target, self.clamp, rounding), rounding),)
 
+    def stacks(self) -> bool:
+        """Return whether the first dims meet."""
+        return len({v.tensor.rank for v in self.inputs}) == 1
+
     def lower(self, builder: Builder) -> None:
         """Append an add task."""
         target = quant_of(self.result)

@@ -48,6 +48,7 @@ class AvgPool2d(Op):
     """Average each window; quantised parameters are tied."""
 
     LIMITS = (*COMMON, WINDOW)
+    STACKS = True
 
     x: Value = operand("input, NCHW")
     kernel_shape: Sequence[int] = attr("rows and columns of the window", AttrKind.INTS)

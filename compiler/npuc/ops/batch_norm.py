@@ -33,6 +33,7 @@ class BatchNorm(Op):
             "give it constant parameters, so that it can be folded or made a depthwise conv2d",
         ),
     )
+    STACKS = True
 
     x: Value = operand("input, (N, C, ...)")
     scale: Value = operand("gamma, (C)")

@@ -72,6 +72,10 @@ class Concat(Op):
             return codes
         return rescale(codes, source, target, clamp_codes(target, None, rounding), rounding)
 
+    def stacks(self) -> bool:
+        """Return whether axis is none of the samples."""
+        return normalise_axis(self.axis, self.result.tensor.rank) != 0
+
     def lower(self, builder: Builder) -> None:
         """Append a copy, or a rescale, of each piece into its part of the result."""
         target, quant = builder.result_of(self.result), quant_of(self.result)

@@ -60,6 +60,7 @@ class Conv2d(Op):
     kernel_shape: Sequence[int] | None = attr(
         "rows and columns of the kernel; absent: those of the weights", AttrKind.INTS, default=None
     )
+    STACKS = True
     pads: Sequence[int] = PADS
     strides: Sequence[int] = STRIDES
     clamp: Sequence[float] | None = attr(

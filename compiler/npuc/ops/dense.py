@@ -39,6 +39,7 @@ class Dense(Op):
     """Multiply rows (N, K) by weights (O, K)."""
 
     LIMITS = COMMON
+    STACKS = True
 
     x: Value = operand("input, (N, K)")
     weights: Value = operand("weights, (O, K)")

@@ -51,6 +51,11 @@ class Expand(Op):
         shape = np.broadcast_shapes(x.shape, tuple(self.shape))
         return (np.broadcast_to(x, shape).copy(),)
 
+    def stacks(self) -> bool:
+        """Return whether the first dim stays."""
+        stated, rank = len(self.shape), self.x.tensor.rank
+        return stated < rank or (stated == rank and self.shape[0] == 1)
+
     def lower(self, builder: Builder) -> None:
         """Append a copy that broadcasts."""
         lower_expand(builder, self, self.x, self.result)

@@ -54,6 +54,10 @@ class Flatten(Op):
         axis = self.axis + x.ndim if self.axis < 0 else self.axis
         return (x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:])),)
 
+    def stacks(self) -> bool:
+        """Return whether the first dim stays alone."""
+        return self.axis in (1, 1 - max(self.x.tensor.rank, 2))
+
     def lower(self, builder: Builder) -> None:
         """Share the operand's memory, or append a copy where the elements lie otherwise."""
         lower_reshape(builder, self, self.x, self.result)

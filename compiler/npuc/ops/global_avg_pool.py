@@ -35,6 +35,7 @@ class GlobalAvgPool(Op):
     """Average each channel; quantised parameters are tied."""
 
     LIMITS = COMMON
+    STACKS = True
 
     x: Value = operand("input, NCHW")
 

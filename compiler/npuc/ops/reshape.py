@@ -52,6 +52,11 @@ class Reshape(Op):
         shape = reshape(x.shape, tuple(self.shape), allowzero=bool(self.allowzero))
         return (x.reshape(tuple(d for d in shape if d is not None)),)
 
+    def stacks(self) -> bool:
+        """Return whether the first dim is copied or inferred."""
+        first = self.shape[0] if len(self.shape) else 1
+        return first == -1 or (first == 0 and not self.allowzero)
+
     def lower(self, builder: Builder) -> None:
         """Share the operand's memory, or append a copy where the elements lie otherwise."""
         lower_reshape(builder, self, self.x, self.result)

@@ -81,6 +81,10 @@ class Softmax(Op):
         powers = np.exp(real - real.max(axis=self.axis, keepdims=True, initial=-np.inf))
         return (powers / powers.sum(axis=self.axis, keepdims=True),)
 
+    def stacks(self) -> bool:
+        """Return whether axis is none of the samples."""
+        return normalise_axis(self.axis, self.x.tensor.rank) != 0
+
     def lower(self, builder: Builder) -> None:
         """Append a softmax task; for rounding even, the table of powers is in its parameters."""
         scale = quant_of(self.x).scale

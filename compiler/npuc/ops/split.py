@@ -66,6 +66,10 @@ class Split(Op):
         cuts = list(accumulate(self.sizes))[:-1]
         return tuple(np.split(np.asarray(operands[0]), cuts, axis=self.axis))
 
+    def stacks(self) -> bool:
+        """Return whether axis is none of the samples."""
+        return normalise_axis(self.axis, self.x.tensor.rank) != 0
+
     def lower(self, builder: Builder) -> None:
         """Let each part look into the operand, or copy it where it starts inside a brick."""
         source = builder.read(self.x)

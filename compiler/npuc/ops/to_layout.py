@@ -26,6 +26,7 @@ class ToLayout(Op):
     """Copy every element to where the other layout has it; numbers and shape stay."""
 
     LIMITS = COMMON
+    STACKS = True
 
     x: Value = operand("any tensor")
     layout: str = attr("nchw, nhwc or nchw16c", AttrKind.STRING)

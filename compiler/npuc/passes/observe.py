@@ -1,12 +1,12 @@
 """Run the float graph on calibration samples and note each value's range.
 
 Invariant: a sample is one run of the graph (its compiled batch); samples are taken in file order,
-so that the same data gives the same ranges.
+so that the same data gives the same ranges. Graphs that allow it run a block of samples at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,15 @@ from npuabi.enums import DType
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
-from npuc.ir.interpreter import evaluate
+from npuc.ir.interpreter import Stack, evaluate
 from npuc.passes.context import PassContext
+from npuc.passes.stacking import stacked_values
 
-__all__ = ["Range", "observe", "samples_of"]
+__all__ = ["Range", "blocks_of", "observe"]
+
+
+_BLOCK_ELEMENTS = 1 << 19
+"""Numbers in the largest activation of a block of samples; at least one sample's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +41,33 @@ class Range:
 def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict[Value, Range]:
     """Return the range of each of *values* over the context's calibration data."""
     ranges = dict.fromkeys(values, Range())
+    stacked = stacked_values(graph)
 
     def see(value: Value, array: Array) -> None:
         if value in ranges:
             percentile = 100.0 if isinstance(value.owner, Const) else context.percentile
             ranges[value] = ranges[value].united(_range(value, array, percentile))
 
-    for sample in samples_of(graph, context.calibration or {}):
-        evaluate(graph, sample, context.rounding, see)
+    for count, block in blocks_of(graph, context.calibration or {}, _most_samples(stacked)):
+        evaluate(graph, block, context.rounding, see, Stack(count=count, values=stacked))
     return ranges
 
 
+def _most_samples(stacked: Collection[Value]) -> int:
+    """Return how many samples may run at once."""
+    largest = max((v.tensor.elements for v in stacked), default=_BLOCK_ELEMENTS)
+    return max(1, _BLOCK_ELEMENTS // max(largest, 1))
+
+
 def _range(value: Value, array: Array, percentile: float) -> Range:
-    """Return the range of one sample's array, rounded to float32."""
+    """Return the range of an array of one sample or more, rounded to float32."""
     if not array.size:
         return Range()
+    lows = highs = array
     if percentile < 100.0:
-        ends = np.percentile(array, [100.0 - percentile, percentile])
-    else:
-        ends = np.array([array.min(), array.max()])
+        samples = array.reshape(-1, value.tensor.elements)
+        lows, highs = np.percentile(samples, [100.0 - percentile, percentile], axis=1)
+    ends = np.array([lows.min(), highs.max()])
     with np.errstate(over="ignore"):
         low, high = map(float, ends.astype(np.float32))
     if not np.isfinite([low, high]).all():
@@ -64,8 +77,10 @@ def _range(value: Value, array: Array, percentile: float) -> Range:
     return Range().united(Range(low, high))
 
 
-def samples_of(graph: Graph, data: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-    """Yield the inputs of each run: name to array, from arrays whose first axis is N * batch.
+def blocks_of(
+    graph: Graph, data: Mapping[str, Array], most: int
+) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Yield (samples, inputs) of each run, name to array; *data*'s first axes are N * batch.
 
     For a graph with one input a single array is taken whatever its name. Raises one CompileError
     for all that is wrong with *data*.
@@ -75,13 +90,15 @@ def samples_of(graph: Graph, data: Mapping[str, Array]) -> Iterator[dict[str, Ar
     problems = [text for text in _problems(graph, data) if text]
     if problems:
         raise CompileError([Diagnostic(graph.location, f"calibration data: {t}") for t in problems])
-    for index in range(max(_counts(graph, data), default=0)):
-        yield {v.name: _slice(v, data[v.name], index) for v in graph.arguments}
+    samples = max(_counts(graph, data), default=0)
+    for first in range(0, samples, most):
+        count = min(most, samples - first)
+        yield count, {v.name: _slice(v, data[v.name], first, count) for v in graph.arguments}
 
 
-def _slice(value: Value, array: Array, index: int) -> Array:
+def _slice(value: Value, array: Array, first: int, count: int) -> Array:
     batch = _batch(value)
-    result: Array = array[index * batch : (index + 1) * batch]
+    result: Array = array[first * batch : (first + count) * batch]
     return result if value.tensor.rank else result.reshape(())
 
 

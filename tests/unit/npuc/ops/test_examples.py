@@ -11,13 +11,11 @@ import npuc.ops
 from npuabi.enums import DType, Rounding
 from npuc.ir.const import Const
 from npuc.ir.core import REGISTRY, Array, Op, Value
+from npuc.passes.edit import activations
 
 OPS: list[type[Op]] = [getattr(npuc.ops, name) for name in npuc.ops.__all__]
-EXAMPLES = [
-    pytest.param(example, id=f"{cls.NAME}-{number}")
-    for cls in OPS
-    for number, example in enumerate(cls.examples())
-]
+NAMED = {f"{cls.NAME}-{n}": example for cls in OPS for n, example in enumerate(cls.examples())}
+EXAMPLES = [pytest.param(example, id=name) for name, example in NAMED.items()]
 
 
 def sample(value: Value | None, rng: np.random.Generator) -> Array | None:
@@ -54,6 +52,30 @@ def test_reference_leaves_its_operands_alone(op: Op) -> None:
     op.reference(arrays, Rounding.DOUBLE)
     for old, new in zip(before, arrays, strict=True):
         assert old is None or np.array_equal(old, np.asarray(new))
+
+
+def stacks(op: Op) -> bool:
+    """Return whether an example can hold several samples: one batch on axis 0 throughout."""
+    values = [*activations(op), *op.results]
+    return (
+        op.stacks() and len({v.tensor.shape[:1] for v in values}) == 1 and values[0].tensor.rank > 0
+    )
+
+
+@pytest.mark.parametrize("op", [p for p in EXAMPLES if stacks(NAMED[str(p.id)])])
+def test_ops_that_say_so_keep_stacked_samples_apart(op: Op) -> None:
+    rng = np.random.default_rng(2)
+    first, second = ([sample(v, rng) for v in op.operands] for _ in range(2))
+    stacked = list(first)
+    for index, value in enumerate(op.operands):
+        if value in activations(op):
+            stacked[index] = np.concatenate([first[index], second[index]])
+        else:
+            second[index] = first[index]
+    alone = [op.reference(arrays, Rounding.DOUBLE) for arrays in (first, second)]
+    together = op.reference(stacked, Rounding.DOUBLE)
+    for found, *wanted in zip(together, *alone, strict=True):
+        np.testing.assert_allclose(found, np.concatenate(wanted), rtol=1e-12, atol=1e-12)
 
 
 def test_every_op_has_examples() -> None:
