@@ -147,6 +147,11 @@ def compile_command(
     callback=parse_shapes,
     help="Dims of a dynamic input.",
 )
+@click.option(
+    "--calibrate",
+    metavar="X.npz|random",
+    help="Samples for the pass calibrate; default: the graph's calibration attribute.",
+)
 @click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
 def opt(
@@ -155,6 +160,7 @@ def opt(
     target: str,
     rounding: str,
     shapes: dict[str, tuple[int, ...]],
+    calibrate: str | None,
     elide: bool,
     output: str,
 ) -> None:
@@ -166,8 +172,10 @@ def opt(
     from npuc.frontend.text import check_constants, parse
     from npuc.ir.printer import print_graph
     from npuc.passes import passes_by_name
+    from npuc.passes.calibrate import Calibrate
     from npuc.passes.context import PassContext
     from npuc.passes.manager import PassManager
+    from npuc.samples import calibration_samples
 
     try:
         steps = passes_by_name(passes)
@@ -183,6 +191,8 @@ def opt(
     with source.shown():
         graph = parse(source)
         check_constants(graph)
+        if any(isinstance(step, Calibrate) for step in steps):
+            context.calibration = calibration_samples(graph, calibrate, context)
         PassManager(steps).run(graph, context)
         printed = print_graph(graph, elide=_ELIDED_ELEMENTS if elide else None)
     for note in context.notes:

@@ -15,31 +15,28 @@ from pathlib import Path
 import numpy as np
 
 from npuabi.container import write_blob
-from npuabi.enums import DType, Precision, Rounding
-from npuabi.generator import codes, samples
-from npuabi.npz import NpzError, read_arrays
+from npuabi.enums import Precision, Rounding
 from npuabi.program import Program, table_header
 from npuabi.records import KnownAnswer
 from npuabi.simulate import Timeline, simulate
 from npuabi.target import Target, load_target
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.emit import Emitted, emit
-from npuc.frontend.constants import resolve_inside
 from npuc.frontend.source import load_source
 from npuc.frontend.text import check_constants, parse
 from npuc.ir.core import Array, Graph
 from npuc.ir.interpreter import evaluate
 from npuc.passes import GRAPH_PASSES, npu_passes
 from npuc.passes.context import PassContext
-from npuc.passes.lower import lowered
+from npuc.passes.lower import Lower, lowered
 from npuc.passes.manager import After, Pass, PassManager, PassTime
 from npuc.passes.place import SramOverflow
 from npuc.passes.plan_memory import ArenaPlan, arena_plan, constant_data
+from npuc.samples import calibration_samples, generated
 
 __all__ = ["Compilation", "Options", "compile"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
-_RANDOM_SAMPLES = 8
 _BUDGETS = (100, 95, 85, 75, 60, 45, 30, 15)
 """Percent of SRAM given to tiling, tried in turn: placement needs slack on some networks."""
 
@@ -191,7 +188,9 @@ def _attempt(
 ) -> _Attempt:
     start = time.perf_counter()
     npu = lowered(graph, context)
-    lowering = PassTime("lower", time.perf_counter() - start, 0.0)
+    lowering = PassTime(Lower.NAME, time.perf_counter() - start, 0.0)
+    if after is not None:
+        after(Lower(), npu)
     times = PassManager(passes).run(npu, context, after)
     emitted = emit(npu, graph.arguments, graph.outputs, context.target)
     return _Attempt(
@@ -217,58 +216,14 @@ def _context(graph: Graph, options: Options, folder: Path) -> PassContext:
         no_fuse=not options.fuse,
         sram_limit=options.sram_limit_kib and options.sram_limit_kib << 10,
     )
-    context.calibration = _calibration(graph, options, context)
+    context.calibration = calibration_samples(graph, options.calibrate, context)
     return context
-
-
-def _calibration(
-    graph: Graph, options: Options, context: PassContext
-) -> Mapping[str, Array] | None:
-    """Return the calibration arrays: the option's, else those of the graph's attribute."""
-    given = options.calibrate
-    if isinstance(given, Mapping):
-        return given
-    if given is not None and str(given) == "random":
-        return _random_calibration(graph, context)
-    try:
-        if given is not None:
-            return read_arrays(Path(given))
-        name = graph.attributes.get("calibration")
-        return None if name is None else read_arrays(resolve_inside(context.folder, str(name)))
-    except NpzError as error:
-        raise CompileError.at(graph.location, f"calibration data: {error}") from error
-    except ValueError as error:
-        raise CompileError.at(graph.location, f"calibration: {error}") from error
-
-
-def _random_calibration(graph: Graph, context: PassContext) -> dict[str, Array]:
-    text = (
-        "calibrated with random noise: ranges and accuracy mean nothing; give real data with "
-        "--calibrate FILE.npz"
-    )
-    context.notes.append(Diagnostic(graph.location, text, severity="warning"))
-    return {
-        value.name: _generated(value.tensor.dtype, (_RANDOM_SAMPLES * dims[0], *dims[1:]), index)
-        for index, value in enumerate(graph.arguments)
-        for dims in [_bound_dims(value.name, value.tensor.shape, context)]
-    }
-
-
-def _bound_dims(name: str, shape: Sequence[int | None], context: PassContext) -> tuple[int, ...]:
-    dims = context.shapes.get(name, tuple(d or 1 for d in shape))
-    return dims or (1,)
-
-
-def _generated(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
-    count = int(np.prod(dims))
-    made = samples(seed, count) if dtype is DType.F32 else codes(seed, count, dtype)
-    return np.asarray(made).reshape(dims)
 
 
 def _known_answer(graph: Graph, rounding: Rounding) -> KnownAnswer:
     """Return generated inputs' seed and the CRC of what the integer reference makes of them."""
     inputs = {
-        value.name: _generated(value.tensor.dtype, value.tensor.dims, _KNOWN_ANSWER_SEED + index)
+        value.name: generated(value.tensor.dtype, value.tensor.dims, _KNOWN_ANSWER_SEED + index)
         for index, value in enumerate(graph.arguments)
     }
     crc = 0

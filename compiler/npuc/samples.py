@@ -1,0 +1,71 @@
+"""Arrays that a graph runs on while it is compiled: calibration samples and generated inputs.
+
+Invariant: they follow from the graph, its files and the options alone; noise has fixed seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from npuabi.enums import DType
+from npuabi.generator import codes, samples
+from npuabi.npz import NpzError, read_arrays
+from npuc.diagnostics import CompileError, Diagnostic
+from npuc.frontend.constants import resolve_inside
+from npuc.ir.core import Array, Graph
+from npuc.passes.context import PassContext
+
+__all__ = ["calibration_samples", "generated"]
+
+_RANDOM_SAMPLES = 8
+
+
+def calibration_samples(
+    graph: Graph, given: str | Path | Mapping[str, Array] | None, context: PassContext
+) -> Mapping[str, Array] | None:
+    """Return the calibration arrays by input name; None when there are none.
+
+    *given* is the path of an npz, ``random``, or the arrays; None takes the graph's attribute,
+    whose file lies in the context's folder. Raises CompileError.
+    """
+    if isinstance(given, Mapping):
+        return given
+    if given is not None and str(given) == "random":
+        return _random(graph, context)
+    try:
+        if given is not None:
+            return read_arrays(Path(given))
+        name = graph.attributes.get("calibration")
+        return None if name is None else read_arrays(resolve_inside(context.folder, str(name)))
+    except NpzError as error:
+        raise CompileError.at(graph.location, f"calibration data: {error}") from error
+    except ValueError as error:
+        raise CompileError.at(graph.location, f"calibration: {error}") from error
+
+
+def generated(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
+    """Return numbers of the documented generator: floats of deviation 1, or raw codes."""
+    count = int(np.prod(dims))
+    made = samples(seed, count) if dtype is DType.F32 else codes(seed, count, dtype)
+    return np.asarray(made).reshape(dims)
+
+
+def _random(graph: Graph, context: PassContext) -> dict[str, Array]:
+    text = (
+        "calibrated with random noise: ranges and accuracy mean nothing; give real data with "
+        "--calibrate FILE.npz"
+    )
+    context.notes.append(Diagnostic(graph.location, text, severity="warning"))
+    return {
+        value.name: generated(value.tensor.dtype, (_RANDOM_SAMPLES * dims[0], *dims[1:]), index)
+        for index, value in enumerate(graph.arguments)
+        for dims in [_bound_dims(value.name, value.tensor.shape, context)]
+    }
+
+
+def _bound_dims(name: str, shape: Sequence[int | None], context: PassContext) -> tuple[int, ...]:
+    dims = context.shapes.get(name, tuple(d or 1 for d in shape))
+    return dims or (1,)

@@ -1,0 +1,41 @@
+"""``npuc opt`` and ``--dump-ir`` reach every level that a compilation goes through."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from npuc.cli import main
+from npuc.passes import GRAPH_PASSES, PIPELINE
+
+MODELS = Path(__file__).parents[3] / "models"
+
+
+def test_opt_calibrates_by_the_graphs_own_attribute() -> None:
+    passes = ",".join(p.NAME for p in GRAPH_PASSES)
+    model = str(MODELS / "conv_bn_relu.txt")
+    done = CliRunner().invoke(main, ["opt", model, "--passes", passes, "--elide"])
+    assert done.exit_code == 0, done.output
+    assert "%image_q = quantize(%image)" in done.stdout
+
+
+def test_opt_takes_random_calibration_and_warns(tmp_path: Path) -> None:
+    text = tmp_path / "bare.npu"
+    text.write_text("graph @bare(%x: tensor<1x4xf32>) {\n  %y = relu(%x)\n  return %y\n}\n")
+    command = ["opt", str(text), "--passes", "calibrate", "--calibrate", "random"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    assert "zp = " in done.stdout
+    assert "random noise" in done.stderr
+
+
+def test_dump_ir_holds_a_file_for_every_pass_in_order(tmp_path: Path) -> None:
+    for name in ("conv_bn_relu.txt", "conv_bn_relu.npz", "conv_bn_relu_calib.npz"):
+        shutil.copy(MODELS / name, tmp_path)
+    command = ["compile", str(tmp_path / "conv_bn_relu.txt"), "-o", str(tmp_path / "x.bin")]
+    done = CliRunner().invoke(main, [*command, "--dump-ir", str(tmp_path / "ir")])
+    assert done.exit_code == 0, done.output
+    names = [path.stem[3:] for path in sorted((tmp_path / "ir").iterdir())]
+    assert names == [p.NAME for p in PIPELINE]
