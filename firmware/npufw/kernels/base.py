@@ -24,6 +24,7 @@ __all__ = [
     "Arrays",
     "Fault",
     "Kernel",
+    "OperandRule",
     "Rule",
     "Step",
     "Sums",
@@ -137,26 +138,39 @@ def dims_text(tensor: TensorDescriptor) -> str:
     return "(" + ",".join(map(str, tensor.dims)) + ")"
 
 
-def operand_is(
-    name: str, dtypes: frozenset[DType], layouts: frozenset[Layout], *, lane_zero: bool = False
-) -> Rule:
-    """Return the rule that operand *name*, when present, has one of these dtypes and layouts."""
+@dataclass(frozen=True, slots=True)
+class OperandRule:
+    """The rule that operand *name*, when present, has one of these dtypes and layouts."""
 
-    def rule(step: Step) -> Fault:
-        tensor = step.tensors[OPERANDS.index(name)]
+    name: str
+    dtypes: frozenset[DType]
+    layouts: frozenset[Layout]
+    lane_zero: bool
+
+    def __call__(self, step: Step) -> Fault:
+        tensor = step.tensors[OPERANDS.index(self.name)]
         if tensor is None:
             return None
-        if tensor.dtype not in dtypes:
-            text = f"{name} is {tensor.dtype.text}, expected {_words(dtypes)}"
+        if tensor.dtype not in self.dtypes:
+            text = f"{self.name} is {tensor.dtype.text}, expected {_words(self.dtypes)}"
             return ErrorCode.BAD_DTYPE, text
-        if tensor.layout not in layouts:
-            text = f"{name} lies as {tensor.layout.name.lower()}, expected {_words(layouts)}"
+        if tensor.layout not in self.layouts:
+            lies = tensor.layout.name.lower()
+            return (
+                ErrorCode.BAD_LAYOUT,
+                f"{self.name} lies as {lies}, expected {_words(self.layouts)}",
+            )
+        if self.lane_zero and tensor.lane:
+            text = f"{self.name} starts at lane {tensor.lane}, expected lane 0"
             return ErrorCode.BAD_LAYOUT, text
-        if lane_zero and tensor.lane:
-            return ErrorCode.BAD_LAYOUT, f"{name} starts at lane {tensor.lane}, expected lane 0"
         return None
 
-    return rule
+
+def operand_is(
+    name: str, dtypes: frozenset[DType], layouts: frozenset[Layout], *, lane_zero: bool = False
+) -> OperandRule:
+    """Return the rule as data: boot applies it, the machine reference lists it."""
+    return OperandRule(name, dtypes, layouts, lane_zero)
 
 
 def _words(members: frozenset[Any]) -> str:
