@@ -160,27 +160,40 @@ class _Attempt:
 
 
 def _best(graph: Graph, context: PassContext, after: After | None) -> _Attempt:
-    """Return the first plan that fits; at -O3 the fastest of all budgets that fit."""
+    """Return the first plan that fits; at -O3 the fastest of all budgets that fit.
+
+    What fits with no buffering ahead only is planned as -O0 does.
+    """
+    found = _fitting(graph, context, context.level, after)
+    if not isinstance(found, _Attempt) and context.level:
+        again = _fitting(graph, context, 0, after)
+        found = again if isinstance(again, _Attempt) else found
+    if not isinstance(found, _Attempt):
+        raise found
+    return found
+
+
+def _fitting(
+    graph: Graph, context: PassContext, level: int, after: After | None
+) -> _Attempt | CompileError:
+    """Return the best plan of an -O level, or why there is none."""
     best: _Attempt | None = None
-    overflow: CompileError | None = None
+    failure: CompileError | None = None
     for budget in _BUDGETS:
         try:
-            attempt = _attempt(graph, context, npu_passes(context.level, budget), after)
+            attempt = _attempt(graph, context, npu_passes(level, budget), after)
         except SramOverflow as error:
-            overflow = overflow or error
+            failure = failure or error
             continue
-        except CompileError:
+        except CompileError as error:
             # A smaller budget cannot help what does not fit this one.
-            if best is None and overflow is None:
-                raise
+            failure = failure or error
             break
         if best is None or attempt.timeline.cycles < best.timeline.cycles:
             best = attempt
-        if context.level < 3:
+        if level < 3:
             break
-    if best is None:
-        raise overflow or CompileError.at(graph.location, "no plan fits the SRAM")
-    return best
+    return best or failure or CompileError.at(graph.location, "no plan fits the SRAM")
 
 
 def _attempt(

@@ -57,6 +57,7 @@ class Builder:
         self.target = target
         self.rounding = rounding
         self._buffers: dict[Value, Value] = {}
+        self._temporaries = 0
 
     def read(self, value: Value) -> Value:
         """Return the buffer of an L2 value; a constant is packed on first use."""
@@ -93,9 +94,9 @@ class Builder:
     def temporary(self, tensor: TensorType, name: str) -> Value:
         """Reserve an SRAM buffer that no L2 value stands for."""
         buffer = device_type(tensor, Space.SRAM, row_pitch=self.target.row_pitch)
-        return self.graph.append(
-            BufferOp([], result_types=[buffer], names=[f"{name}.lined"])
-        ).result
+        self._temporaries += 1
+        unique = f"{name}.lined{self._temporaries}"
+        return self.graph.append(BufferOp([], result_types=[buffer], names=[unique])).result
 
     def slice(self, buffer: Value, box: Box) -> Value:
         """Return a view of *box*."""

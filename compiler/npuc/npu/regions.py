@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from npuabi.enums import Layout
 from npuabi.geometry import LANES, Geometry
+from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place
 from npuc.npu.tasks import (
@@ -30,7 +31,21 @@ from npuc.npu.tasks import (
     buffer_type,
 )
 
-__all__ = ["Box", "Reach", "geometry", "reach_of", "root_of", "slice_buffer", "whole"]
+__all__ = [
+    "Box",
+    "Reach",
+    "clip_broadcast",
+    "copies_in_place",
+    "geometry",
+    "largest_reach",
+    "reach_of",
+    "root_of",
+    "slice_buffer",
+    "whole",
+]
+
+_MOST_PADS = 255
+"""What one byte of a descriptor holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +75,11 @@ def _four(values: list[int]) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a task reads of its input for one output box, and the padding around it."""
+    """What a task reads of its input for one output box, the padding around it, its steps."""
 
     box: Box
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    strides: tuple[int, int] = (1, 1)
 
 
 def geometry(buffer: Buffer) -> Geometry:
@@ -111,19 +127,64 @@ def reach_of(task: Task, box: Box) -> Reach:
 
 def _window(task: Task, box: Box) -> Reach:
     """The rows and columns under the kernel; channels as in the output."""
-    extents = task.inputs[0].tensor.dims
-    pads = task.attributes["pads"]
-    starts, sizes, found = list(box.start), list(box.size), [0, 0, 0, 0]
-    for i, dim in enumerate((2, 3)):
-        stride, dilation = task.attributes["strides"][i], task.attributes["dilations"][i]
-        first = box.start[dim] * stride - pads[i]
-        last = (box.start[dim] + box.size[dim] - 1) * stride - pads[i]
-        last += dilation * (task.attributes["kernel"][i] - 1)
-        starts[dim] = max(first, 0)
-        sizes[dim] = min(last, extents[dim] - 1) + 1 - starts[dim]
-        found[i] = starts[dim] - first
-        found[i + 2] = min(max(last - extents[dim] + 1, 0), pads[i + 2])
-    return Reach(Box(_four(starts), _four(sizes)), _four(found))
+    rows, columns = _under_kernel(task, box, 0), _under_kernel(task, box, 1)
+    return Reach(
+        box.along(2, rows.start, rows.size).along(3, columns.start, columns.size),
+        (rows.before, columns.before, rows.behind, columns.behind),
+        (rows.stride, columns.stride),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Taps:
+    """The range under the kernel along one axis, the padding beside it, the step."""
+
+    start: int
+    size: int
+    before: int
+    behind: int
+    stride: int
+
+
+def _under_kernel(task: Task, box: Box, axis: int) -> _Taps:
+    dim, read = axis + 2, task.attributes
+    extent, stride = task.inputs[0].tensor.dims[dim], read["strides"][axis]
+    reach = _extent(task, axis)
+    first = box.start[dim] * stride - read["pads"][axis]
+    last = first + (box.size[dim] - 1) * stride + reach - 1
+    start, end = max(first, 0), min(last, extent - 1) + 1
+    if start < end:
+        behind = min(max(last - extent + 1, 0), read["pads"][axis + 2])
+        return _Taps(start, end - start, start - first, behind, stride)
+    # All taps are padding, and so all results alike: any row will do, below the windows. A step of
+    # 2 keeps one more window from starting there.
+    stride = max(stride, 2)
+    before = (box.size[dim] - 1) * stride + reach
+    if before > _MOST_PADS:
+        raise CompileError.at(
+            task.location,
+            f"{read['kind']} %{read['name']}: {box.size[dim]} results in a row see padding only, "
+            f"and the NPU pads by at most {_MOST_PADS}: use smaller pads",
+        )
+    return _Taps(0, 1, before, 0, stride)
+
+
+def largest_reach(task: Task, size: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """Return dims that hold what any output box of *size* reads of the first input."""
+    if type(task) not in _WINDOWED:
+        return reach_of(task, Box((0, 0, 0, 0), size)).box.size
+    dims, read = task.inputs[0].tensor.dims, task.attributes
+    under = [
+        min((size[i + 2] - 1) * read["strides"][i] + _extent(task, i), dims[i + 2]) for i in (0, 1)
+    ]
+    channels = dims[1] if isinstance(task, Conv) else size[1]
+    return size[0], channels, under[0], under[1]
+
+
+def _extent(task: Task, axis: int) -> int:
+    """Rows or columns from a window's first tap to its last, both counted."""
+    read = task.attributes
+    return int(read["dilations"][axis] * (read["kernel"][axis] - 1) + 1)
 
 
 def _window_all_channels(task: Task, box: Box) -> Reach:
@@ -141,15 +202,23 @@ def _plane(task: Task, box: Box) -> Reach:
 
 
 def _copy(task: Task, box: Box) -> Reach:
-    """Pointwise; a flatten reads the channels that its elements come from; a reshape all."""
+    """Pointwise; a flatten reads the channels its elements come from; a reshape whole images."""
     source, target = task.inputs[0].tensor.dims, task.output.tensor.dims
-    if all(s in (t, 1) for s, t in zip(source, target, strict=True)):
+    if copies_in_place(task):
         return _pointwise(task, box)
     if box == whole(task.output):
         return Reach(whole(task.inputs[0]))
+    if box.size[1:] == target[1:]:
+        return Reach(whole(task.inputs[0]).along(0, box.start[0], box.size[0]))
     plane = source[2] * source[3]
     first, count = box.start[1] // plane, box.size[1] // plane
     return Reach(Box((box.start[0], first, 0, 0), (box.size[0], count, source[2], source[3])))
+
+
+def copies_in_place(task: Task) -> bool:
+    """Return whether a copy keeps each element's N, C, H, W, or repeats along dims of 1."""
+    pairs = zip(task.inputs[0].tensor.dims, task.output.tensor.dims, strict=True)
+    return all(source in (target, 1) for source, target in pairs)
 
 
 def clip_broadcast(box: Box, value: Value) -> Box:
@@ -159,6 +228,8 @@ def clip_broadcast(box: Box, value: Value) -> Box:
             box = box.along(dim, 0, 1)
     return box
 
+
+_WINDOWED = (Conv, Depthwise, MaxPool, AvgPool)
 
 _REACH: dict[type[Task], Callable[[Task, Box], Reach]] = {
     Conv: _window_all_channels,

@@ -15,12 +15,11 @@ import numpy as np
 
 from npuabi.enums import Layout, Space
 from npuabi.geometry import LANES
-from npuabi.target import Target
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Value
 from npuc.ir.types import Place
 from npuc.npu.regions import geometry, root_of
-from npuc.npu.stripes import Cut, Cutter
+from npuc.npu.stripes import Cut, Cutter, aligned
 from npuc.npu.tasks import Task, buffer_type
 
 __all__ = ["Residency"]
@@ -29,10 +28,10 @@ __all__ = ["Residency"]
 class Residency:
     """Chooses spills and cuts for a list of whole-op tasks."""
 
-    def __init__(self, tasks: Sequence[Task], target: Target, *, budget: int, copies: int) -> None:
+    def __init__(self, tasks: Sequence[Task], cutter: Cutter, *, budget: int) -> None:
         self._tasks = tasks
         self._budget = budget
-        self._cutter = Cutter(target, copies=copies)
+        self._cutter = cutter
         self._touches = _touches(tasks)
         self._pinned = _pinned(tasks)
         self._live = np.zeros(len(tasks) + 1, np.int64)
@@ -67,7 +66,7 @@ class Residency:
 
     def _add(self, root: Value, indices: Sequence[int]) -> None:
         first, last = indices[0], indices[-1]
-        self._live[first : last + 1] += geometry(buffer_type(root)).extent
+        self._live[first : last + 1] += _bytes(root)
         for index in range(first, last + 1):
             self._residents[index][root] = None
 
@@ -77,9 +76,9 @@ class Residency:
         able = [r for r in self._residents[index] if r not in self._pinned]
         if not able:
             raise self._over_budget(index)
-        worst = max(able, key=lambda r: (r not in touched, geometry(buffer_type(r)).extent))
+        worst = max(able, key=lambda r: (r not in touched, _bytes(r)))
         indices = self._touches[worst]
-        self._live[indices[0] : indices[-1] + 1] -= geometry(buffer_type(worst)).extent
+        self._live[indices[0] : indices[-1] + 1] -= _bytes(worst)
         for passed in range(indices[0], indices[-1] + 1):
             self._residents[passed].pop(worst)
         _move_to_arena(worst)
@@ -97,6 +96,11 @@ class Residency:
             "--sram-limit, a smaller batch or a smaller kernel"
         )
         return CompileError([Diagnostic(task.location, text)])
+
+
+def _bytes(root: Value) -> int:
+    """Return the bytes that a resident buffer takes, up to where the next one may start."""
+    return aligned(geometry(buffer_type(root)).extent)
 
 
 def _touches(tasks: Sequence[Task]) -> dict[Value, list[int]]:

@@ -11,18 +11,26 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from npuabi.enums import Layout, Space
-from npuabi.geometry import LANES, Geometry, dense_strides
+from npuabi.geometry import LANES, dense_strides
 from npuabi.target import Target
 from npuc.ir.core import Value
+from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
-from npuc.npu.regions import Box, clip_broadcast, reach_of, whole
+from npuc.npu.regions import (
+    Box,
+    clip_broadcast,
+    copies_in_place,
+    geometry,
+    largest_reach,
+    whole,
+)
 from npuc.npu.tasks import Conv, Copy, Depthwise, GlobalAvgPool, Softmax, Task, buffer_type
 
-__all__ = ["Cut", "Cutter", "boxes", "streamed"]
+__all__ = ["SRAM_ALIGNMENT", "Cut", "Cutter", "Slot", "aligned", "boxes", "packed", "streamed"]
 
 _DIVISIONS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 4096)
 _TOA_CYCLES = 16
-_SLOT_ALIGNMENT = 64
+SRAM_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +46,22 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """SRAM that an operand's pieces take turns in: ``copies`` of ``size`` bytes each."""
+
+    size: int
+    copies: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Grain:
     """Smallest pieces that a task's output may be cut into."""
 
     channels: int
     rows: int
     columns: int
+    batch: int = 1
 
 
 def streamed(value: Value) -> bool:
@@ -93,21 +111,32 @@ class Cutter:
 
     def need(self, task: Task, cut: Cut) -> int:
         """Return the SRAM bytes of all slots of a cut."""
-        loads = self._loads(task, cut)
-        return sum(_aligned(size) * min(self._copies, times) for size, times in loads)
+        return sum(aligned(s.size) * s.copies for s in self.slots(task, cut).values())
 
-    def _loads(self, task: Task, cut: Cut) -> list[tuple[int, int]]:
-        """Return (bytes, times filled) of the slots: constants, streamed inputs, output."""
+    def slots(self, task: Task, cut: Cut) -> dict[str, Slot]:
+        """Return the slots by operand: ``const``, streamed ``in``, ``residual``, ``out``."""
+        return {
+            name: Slot(size, min(self._copies, times), times)
+            for name, size, times in self._loads(task, cut)
+        }
+
+    def _loads(self, task: Task, cut: Cut) -> Iterator[tuple[str, int, int]]:
+        """Yield (operand, bytes of its largest piece, times filled)."""
         size, counts = _size(task, cut), _Counts.of(task, cut)
-        pitch = self._target.row_pitch
-        loads = [(chunk_bytes(task, cut), counts.chunks)]
-        for value, box in _input_boxes(task, size, cut):
-            if streamed(value):
-                loads.append((box_bytes(value, box, pitch), counts.inputs))
+        residual = task.named("residual")
+        yield "const", _chunk_bytes(task, cut), counts.chunks
+        if streamed(task.inputs[0]):
+            yield "in", self._piece(task.inputs[0], _input_size(task, size, cut)), counts.inputs
+        if residual is not None and streamed(residual):
+            box = clip_broadcast(Box((0, 0, 0, 0), size), residual)
+            yield "residual", self._piece(residual, box.size), counts.inputs
         if streamed(task.output):
-            out = Box((0, 0, 0, 0), size)
-            loads.append((box_bytes(task.output, out, pitch), counts.stripes))
-        return loads
+            yield "out", self._piece(task.output, size), counts.stripes
+
+    def _piece(self, value: Value, size: tuple[int, int, int, int]) -> int:
+        """Return the bytes of a packed copy of a part of *value*."""
+        tensor = value.tensor
+        return geometry(packed(buffer_type(value), tensor.with_shape(size), self._target)).extent
 
     def _simple(self, task: Task, free: int) -> Cut | None:
         """The whole op as one stripe, when nothing is streamed and its constants are small."""
@@ -120,7 +149,8 @@ class Cutter:
     def _cost(self, task: Task, cut: Cut) -> float:
         """Estimated cycles: the slower of compute and DMA, some of the first load, issue."""
         speed, latency = self._target.ddr_bytes_per_cycle, self._target.ddr_latency_cycles
-        cycles = [(n / speed + latency, times) for n, times in self._loads(task, cut) if n]
+        loads = [slot for slot in self.slots(task, cut).values() if slot.size]
+        cycles = [(slot.size / speed + latency, slot.times) for slot in loads]
         dma = sum(each * times for each, times in cycles)
         first = sum(each for each, _ in cycles[:2])
         exposed = 0.25 if self._copies > 1 else 1.0
@@ -142,7 +172,7 @@ class Cutter:
         _, c, _, w = task.output.tensor.dims
         step = min(grain.channels, c)
         for columns in _sizes(w, grain.columns):
-            yield Cut(1, step, grain.rows, columns)
+            yield Cut(grain.batch, step, grain.rows, columns)
         if not isinstance(task, Conv) or task.inputs[0].tensor.layout is not Layout.NCHW16C:
             return
         bricks = -(-task.inputs[0].tensor.dims[1] // LANES)
@@ -160,55 +190,35 @@ def _tensors(task: Task) -> list[Value]:
     return [task.inputs[0], task.output] + ([residual] if residual is not None else [])
 
 
-def _input_boxes(
-    task: Task, size: tuple[int, int, int, int], cut: Cut
-) -> Iterator[tuple[Value, Box]]:
-    """Yield the input (and residual) with the largest box that a stripe of *size* reads."""
-    dims = task.output.tensor.dims
-    middle = [min(s, e - s) for s, e in zip(size, dims, strict=True)]
-    start = (0, 0, max(middle[2], 0), max(middle[3], 0))
-    reach = reach_of(task, Box(start, size)).box
-    edge = reach_of(task, Box((0, 0, 0, 0), size)).box
-    larger = max(reach, edge, key=lambda b: b.elements)
-    if cut.k_bricks:
-        larger = larger.along(1, 0, min(cut.k_bricks * LANES, larger.size[1]))
-    yield task.inputs[0], larger
-    residual = task.named("residual")
-    if residual is not None:
-        yield residual, clip_broadcast(Box((0, 0, 0, 0), size), residual)
+def _input_size(task: Task, size: tuple[int, int, int, int], cut: Cut) -> tuple[int, int, int, int]:
+    n, c, h, w = largest_reach(task, size)
+    return n, min(c, cut.k_bricks * LANES) if cut.k_bricks else c, h, w
 
 
-def box_bytes(value: Value, box: Box, row_pitch: int) -> int:
-    """Return the bytes of a packed copy of *box*."""
-    buffer = buffer_type(value)
-    layout = buffer.tensor.layout or Layout.NCHW
-    dtype = buffer.tensor.dtype
-    strides = dense_strides(box.size, dtype, layout, row_pitch=row_pitch)
-    return Geometry(box.size, strides, dtype, layout, buffer.lane).extent
+def packed(buffer: Buffer, tensor: TensorType, target: Target) -> Buffer:
+    """Return the type of a packed SRAM copy of *tensor*, a part of *buffer* in the same lanes."""
+    layout, (n, c, h, w) = tensor.layout or Layout.NCHW, tensor.dims
+    dims = (n, c + buffer.lane, h, w)
+    strides = dense_strides(dims, tensor.dtype, layout, row_pitch=target.row_pitch)
+    return Buffer(tensor, strides, Place(Space.SRAM), lane=buffer.lane)
 
 
-def chunk_bytes(task: Task, cut: Cut) -> int:
+def _chunk_bytes(task: Task, cut: Cut) -> int:
     """Return the bytes of the parameters and weights of one stripe."""
     weights, params = task.named("weights"), task.named("params")
     if weights is None:
-        return 0 if params is None else geometry_bytes(params)
+        return 0 if params is None else geometry(buffer_type(params)).extent
     blocks = -(-cut.channels // LANES)
     all_blocks = -(-task.output.tensor.dims[1] // LANES)
-    block = geometry_bytes(weights) // all_blocks
+    block = geometry(buffer_type(weights)).extent // all_blocks
     if cut.k_bricks:
         block = block // -(-task.inputs[0].tensor.dims[1] // LANES) * cut.k_bricks
     return HEAD_BYTES + blocks * (BLOCK_BYTES + block)
 
 
-def geometry_bytes(value: Value) -> int:
-    """Return the bytes of a packed constant."""
-    buffer = buffer_type(value)
-    tensor = buffer.tensor
-    return Geometry(tensor.dims, buffer.strides, tensor.dtype, tensor.layout or Layout.NCHW).extent
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _SLOT_ALIGNMENT) * _SLOT_ALIGNMENT
+def aligned(size: int) -> int:
+    """Return *size* up to the next multiple of what placement aligns buffers to."""
+    return -(-size // SRAM_ALIGNMENT) * SRAM_ALIGNMENT
 
 
 def _size(task: Task, cut: Cut) -> tuple[int, int, int, int]:
@@ -247,25 +257,30 @@ class _Counts:
 def _grain(task: Task) -> Grain:
     _, c, h, w = task.output.tensor.dims
     layout = task.output.tensor.layout
-    channels = LANES if layout is not Layout.NHWC else c
+    # Channels of one pixel lie side by side in every layout; those of several only in bricks.
+    channels = c if layout is Layout.NHWC and h * w > 1 else LANES
     if isinstance(task, Softmax):
         axis = task.attributes["kernel"][0]
-        return Grain(c if axis == 1 else channels, h if axis == 2 else 1, w)
+        columns = w if axis == 3 else LANES
+        return Grain(c if axis == 1 else channels, h if axis == 2 else 1, columns)
     if isinstance(task, Copy):
         return _copy_grain(task, channels)
     if isinstance(task, GlobalAvgPool):
         return Grain(channels, 1, 1)
-    plain = Layout.NHWC in (layout, task.inputs[0].tensor.layout) or layout is Layout.NCHW
-    return Grain(channels, 1, w if plain else LANES)
+    # A window may start at any pixel; in nhwc that is no word, so DMA cannot start there.
+    rows_only = isinstance(task, Conv) and task.inputs[0].tensor.layout is Layout.NHWC
+    return Grain(channels, 1, w if rows_only else LANES)
 
 
 def _copy_grain(task: Task, channels: int) -> Grain:
-    """A relayout is cut as any op; a flatten by 16 source channels; a reshape not at all."""
+    """A relayout is cut as any op; a flatten by 16 source channels; a reshape by images at most."""
     n, c, h, w = task.output.tensor.dims
     source = task.inputs[0].tensor.dims
-    if all(s in (t, 1) for s, t in zip(source, (n, c, h, w), strict=True)):
-        return Grain(channels, 1, w)
-    if (h, w) == (1, 1) and source[0] == n:
+    if copies_in_place(task):
+        return Grain(channels, 1, LANES)
+    if source[0] != n:
+        return Grain(c, h, w, batch=n)
+    if (h, w) == (1, 1):
         return Grain(min(LANES * source[2] * source[3], c), 1, 1)
     return Grain(c, h, w)
 
@@ -285,8 +300,7 @@ def _whole_cut(task: Task) -> Cut:
 def _plain_cuts(task: Task) -> Iterator[Cut]:
     grain = _grain(task)
     n, c, h, w = task.output.tensor.dims
-    whole_batch_only = isinstance(task, Copy) and _copy_grain(task, LANES).channels == c
-    for batch in dict.fromkeys((n, n if whole_batch_only else 1)):
+    for batch in dict.fromkeys((n, grain.batch)):
         for channels, rows in product(_sizes(c, grain.channels), _sizes(h, grain.rows)):
             cut = Cut(batch, channels, rows, w)
             yield cut

@@ -19,12 +19,11 @@ from npuc.ir.core import Graph, Value
 from npuc.ir.types import Place as At
 from npuc.npu.allocate import Request, allocate
 from npuc.npu.regions import geometry, root_of
+from npuc.npu.stripes import SRAM_ALIGNMENT
 from npuc.npu.tasks import Conv, Task, View, buffer_type
 from npuc.passes.context import PassContext
 
 __all__ = ["Place", "SramOverflow", "settle"]
-
-_ALIGNMENT = 64
 
 
 class SramOverflow(CompileError):
@@ -47,7 +46,7 @@ class Place:
         streams = _Streams(tasks, roots, requests, context.target)
         offsets = allocate(
             requests,
-            alignment=_ALIGNMENT,
+            alignment=SRAM_ALIGNMENT,
             capacity=context.sram_bytes,
             steps=bank if self.banked else None,
             cost=streams.cost if self.banked else None,
@@ -151,6 +150,7 @@ def _overflow(
     ]
     text = (
         f"{task.attributes['kind']} %{task.attributes['name']}: no room for "
-        f"{requests[index].size} bytes in {limit} bytes of SRAM; live there: {', '.join(held)}"
+        f"{requests[index].size} bytes in {limit} bytes of SRAM; live there: "
+        f"{', '.join(held)}: use a target with more SRAM or a higher --sram-limit"
     )
     return SramOverflow([Diagnostic(task.location, text)])

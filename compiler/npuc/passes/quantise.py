@@ -27,7 +27,7 @@ from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, computes, erase_unused, real_constant
-from npuc.passes.tied import TIED
+from npuc.passes.tied import FIXED, TIED
 from npuc.passes.weights import Layer, quantise_weights
 from npuc.reference import quantize_codes
 
@@ -80,7 +80,8 @@ class _Rewriter:
         if not computes(op) or op.results[0].tensor.dtype is not DType.F32:
             return isinstance(op, Dequantize)
         operands = self._layer(op) if isinstance(op, (Conv2d, Dense)) else self._all_twins(op)
-        made = self._tied(op, operands) if isinstance(op, TIED) else self._free(op, operands)
+        given = isinstance(op, (*TIED, *FIXED))
+        made = self._given(op, operands) if given else self._free(op, operands)
         for old, new in zip(op.results, made, strict=True):
             self._twins[old] = new
         return True
@@ -131,9 +132,10 @@ class _Rewriter:
         types = [_stored(op, v) for v in op.results]
         return self._rebuilt(op, operands, types)
 
-    def _tied(self, op: Op, operands: list[Value | None]) -> list[Value]:
-        """Rebuild an op that keeps its operand's parameters; rescale where others are wanted."""
-        source = next(v for v in operands if v is not None).tensor.quant
+    def _given(self, op: Op, operands: list[Value | None]) -> list[Value]:
+        """Rebuild an op with its operand's or fixed parameters; rescale where others are wanted."""
+        operand = next(v for v in operands if v is not None)
+        source = FIXED.get(type(op), operand.tensor.quant)
         types = [v.tensor.with_quant(DType.I8, source) for v in op.results]
         made = self._rebuilt(op, operands, types)
         wanted = [_stored(op, v) for v in op.results]

@@ -20,7 +20,10 @@ __all__ = ["Schedule"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Let each DMA-in pass up to ``lookahead`` compute tasks."""
+    """Let each DMA-in pass up to ``lookahead`` compute tasks; 0 leaves the order as it is.
+
+    A load that moves ahead holds its slot longer than the budget of tiling counts.
+    """
 
     NAME: ClassVar[str] = "schedule"
 
@@ -36,7 +39,7 @@ class Schedule:
 
     def _position(self, task: Task, ordered: list[Task]) -> int:
         position = len(ordered)
-        if task.UNIT is not Unit.DMA_IN:
+        if task.UNIT is not Unit.DMA_IN or not self.lookahead:
             return position
         passed = 0
         while position and not _blocks(ordered[position - 1], task):

@@ -32,7 +32,7 @@ from npuc.npu.regions import (
     slice_buffer,
 )
 from npuc.npu.residency import Residency
-from npuc.npu.stripes import Cut, boxes, streamed
+from npuc.npu.stripes import Cut, Cutter, Slot, boxes, packed, streamed
 from npuc.npu.tasks import (
     BufferOp,
     Constant,
@@ -74,11 +74,12 @@ class Tile:
         """Rewrite *graph* in place."""
         tasks = [op for op in graph.ops if isinstance(op, Task)]
         budget = context.sram_bytes * self.budget_percent // 100
-        planner = Residency(tasks, context.target, budget=budget, copies=self.copies)
-        cuts = planner.choose()
+        cutter = Cutter(context.target, copies=self.copies)
+        cuts = Residency(tasks, cutter, budget=budget).choose()
         names = Names(graph)
         for task, cut in zip(tasks, cuts, strict=True):
-            _Emitter(graph, task, cut, context.target, self, names).emit()
+            slots = cutter.slots(task, cut)
+            _Emitter(graph, task, cut, slots, context.target, self, names).emit()
         _sweep(graph)
 
 
@@ -109,15 +110,22 @@ class _Emitter:
     """Writes the stripes of one task before it, then removes it."""
 
     def __init__(
-        self, graph: Graph, task: Task, cut: Cut, target: Target, options: Tile, names: Names
+        self,
+        graph: Graph,
+        task: Task,
+        cut: Cut,
+        slots: dict[str, Slot],
+        target: Target,
+        options: Tile,
+        names: Names,
     ) -> None:
         self._graph = graph
         self._task = task
-        self._cut = cut
+        self._planned = slots
         self._target = target
         self._options = options
         self._names = names
-        self._stripes = list(_stripes(task, cut))
+        self._stripes = _stripes(task, cut)
         self._slots: dict[str, _Slots] = {}
         self._chunks: dict[tuple[object, ...], Value] = {}
 
@@ -139,8 +147,14 @@ class _Emitter:
             box = clip_broadcast(stripe.box, residual)
             operands.append(self._fetch("residual", residual, box))
         made = task.with_operands(
-            operands, pads=stripe.reach.pads, clear=stripe.clear, write=stripe.write
+            operands,
+            pads=stripe.reach.pads,
+            strides=stripe.reach.strides,
+            clear=stripe.clear,
+            write=stripe.write,
         )
+        if self._depthwise:
+            made.attributes["groups"] = stripe.box.size[1]
         made.attributes["mode"] = choose_mode(made, self._target, best=self._options.best_mode)
         self._graph.insert(made, before=task)
         if store is not None and stripe.write:
@@ -151,10 +165,10 @@ class _Emitter:
         source = slice_buffer(self._graph, value, box, before=self._task)
         if not streamed(value):
             return source
-        slots = self._ring(name, self._largest(name, value))
+        slots = self._ring(name)
         if slots.loaded == box and slots.value is not None:
             return slots.value
-        slots.loaded, slots.value = box, self._typed(slots.take(), _packed(source, self._target))
+        slots.loaded, slots.value = box, self._typed(slots.take(), self._packed(source))
         self._dma(DmaIn, source, slots.value)
         return slots.value
 
@@ -163,10 +177,10 @@ class _Emitter:
         target = slice_buffer(self._graph, self._task.output, stripe.box, before=self._task)
         if not streamed(self._task.output):
             return target, None
-        slots = self._ring("out", self._largest("out", self._task.output))
+        slots = self._ring("out")
         if slots.loaded != stripe.box or slots.value is None:
             slots.loaded = stripe.box
-            slots.value = self._typed(slots.take(), _packed(target, self._target))
+            slots.value = self._typed(slots.take(), self._packed(target))
         return slots.value, target
 
     def _constants(self, stripe: Stripe) -> list[Value]:
@@ -177,7 +191,7 @@ class _Emitter:
         first, count = stripe.box.start[1], stripe.box.size[1]
         key = (first, count, stripe.bricks) if weights is not None else ()
         chunk = self._chunk(key, params, weights, stripe)
-        slots = self._ring("const", max(self._chunk_sizes()))
+        slots = self._ring("const")
         if slots.loaded != key or slots.value is None:
             size = geometry(buffer_type(chunk)).extent
             slots.loaded = key
@@ -221,31 +235,17 @@ class _Emitter:
             self._chunks[key] = self._graph.insert(made, before=self._task).result
         return self._chunks[key]
 
-    def _chunk_sizes(self) -> Iterator[int]:
-        params, weights = self._task.named("params"), self._task.named("weights")
-        if params is not None and weights is None:
-            yield geometry(buffer_type(params)).extent
-        if params is not None and weights is not None:
-            for stripe in self._stripes:
-                part = _weights_type(buffer_type(weights), stripe, depthwise=self._depthwise)
-                blocks = -(-stripe.box.size[1] // LANES)
-                yield HEAD_BYTES + blocks * BLOCK_BYTES + geometry(part).extent
-
-    def _largest(self, name: str, value: Value) -> int:
-        """Return the bytes of the largest piece of an operand over all stripes."""
-        if name in self._slots:
-            return 0
-        boxes = {_piece(name, value, stripe) for stripe in self._stripes}
-        return max(_piece_bytes(value, box, self._target) for box in boxes)
-
-    def _ring(self, name: str, size: int) -> _Slots:
+    def _ring(self, name: str) -> _Slots:
         if name not in self._slots:
-            many = len(self._stripes) > 1
-            copies = self._options.copies if many else 1
+            planned = self._planned[name]
             label = f"{self._task.attributes['name']}.{name}"
-            fresh = [self._names.fresh(label) for _ in range(copies)]
-            self._slots[name] = _Slots(self._graph, self._task, size, fresh)
+            fresh = [self._names.fresh(label) for _ in range(planned.copies)]
+            self._slots[name] = _Slots(self._graph, self._task, planned.size, fresh)
         return self._slots[name]
+
+    def _packed(self, part: Value) -> Buffer:
+        buffer = buffer_type(part)
+        return packed(buffer, buffer.tensor, self._target)
 
     def _typed(self, slot: Value, buffer: Buffer, *, offset: int = 0) -> Value:
         root, base = root_of(slot)
@@ -273,39 +273,8 @@ def _stripes(task: Task, cut: Cut) -> Iterator[Stripe]:
             yield Stripe(box, part, (first, last), clear=first == 0, write=last == bricks)
 
 
-def _piece(name: str, value: Value, stripe: Stripe) -> Box:
-    """Return the part of an operand that one stripe touches."""
-    if name == "in":
-        return stripe.reach.box
-    return stripe.box if name == "out" else clip_broadcast(stripe.box, value)
-
-
 def _in_sram(buffer: Buffer) -> Buffer:
     return replace(buffer, place=Place(Space.SRAM))
-
-
-def _packed(value: Value, target: Target) -> Buffer:
-    """Return the type of a packed SRAM copy of *value*."""
-    buffer = buffer_type(value)
-    found = geometry(buffer)
-    counted = replace(found, dims=_whole_bricks(found.dims, buffer)).dims
-    strides = dense_strides(counted, found.dtype, found.layout, row_pitch=target.row_pitch)
-    return replace(buffer, strides=strides, place=Place(Space.SRAM), bank=None)
-
-
-def _whole_bricks(dims: tuple[int, ...], buffer: Buffer) -> tuple[int, ...]:
-    return (dims[0], dims[1] + buffer.lane, *dims[2:])
-
-
-def _piece_bytes(value: Value, box: Box, target: Target) -> int:
-    buffer = buffer_type(value)
-    layout = buffer.tensor.layout or Layout.NCHW
-    lane = (buffer.lane + box.start[1]) % LANES if layout is Layout.NCHW16C else 0
-    dims = (box.size[0], box.size[1] + lane, *box.size[2:])
-    dtype = buffer.tensor.dtype
-    strides = dense_strides(dims, dtype, layout, row_pitch=target.row_pitch)
-    return geometry(replace(buffer, tensor=buffer.tensor.with_shape(dims), strides=strides,
-                            lane=0)).extent  # fmt: skip
 
 
 def _weights_type(weights: Buffer, stripe: Stripe, *, depthwise: bool) -> Buffer:

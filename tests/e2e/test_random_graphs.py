@@ -1,0 +1,60 @@
+"""Random graphs, from text to the emulator's outputs: every element equals the reference's.
+
+A failure replays with ``pytest -k 'seed-123'``. NPU_LONG=1 runs 2,000 graphs.
+"""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from npuc.ir.core import REGISTRY, Op
+from tests.compiled import built, compiled, differing, same
+from tests.random_graphs import random_case
+
+SEEDS = range(2000 if os.environ.get("NPU_LONG") else 216)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids="seed-{}".format)
+def test_the_emulator_equals_the_integer_reference(seed: int) -> None:
+    found = built(seed)
+    assert differing(found) == {}, f"{found.options}\n{found.case.text}"
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_the_emulator_equals_the_reference_on_graphs_that_shrink(random: Random) -> None:
+    case = random_case(random, ops=4)
+    found = compiled(case, target="tiny", sram_limit_kib=random.choice((4, 8, 16)))
+    assert differing(found) == {}, case.text
+
+
+@pytest.mark.parametrize("seed", range(6), ids="seed-{}".format)
+def test_levels_targets_and_limits_never_change_a_number(seed: int) -> None:
+    first = built(seed, level=0, target="edge", sram_limit_kib=None).run()
+    for level in range(4):
+        assert same(built(seed, level=level, target="tiny").run(), first)
+    assert same(built(seed, level=3, target="edge-quad", sram_limit_kib=4).run(), first)
+
+
+def test_the_generator_draws_every_op_and_much_of_what_an_op_can_be() -> None:
+    drawn = [op for seed in range(60) for op in random_case(Random(seed)).graph().ops]
+    own = {name for name, kind in REGISTRY.items() if not name.startswith("npu.")}
+    # to_layout is made by a pass.
+    assert {op.NAME for op in drawn} == own - {"to_layout"}
+    convs = [op for op in drawn if op.NAME == "conv2d"]
+    assert {_kind(op) for op in convs} == {"dense", "grouped", "depthwise", "multiplied"}
+    assert {op.attributes["auto_pad"] for op in convs} >= {"NOTSET", "SAME_UPPER", "VALID"}
+    assert any(len(set(op.attributes["pads"])) > 2 for op in convs)
+
+
+def _kind(op: Op) -> str:
+    group = op.attributes["group"]
+    outputs, depth = op.inputs[1].tensor.dims[:2]
+    if group == 1 or depth > 1:
+        return "dense" if group == 1 else "grouped"
+    return "depthwise" if outputs == group else "multiplied"

@@ -1,0 +1,426 @@
+"""Random float graphs over all ops, with calibration data and inputs, for property tests.
+
+A graph is a function of one ``random.Random``: hypothesis' ``st.randoms()`` shrinks it, and a plain
+loop replays it from its seed. Invariant: every graph that is returned passes the verifier, and
+its text alone (``Case.text``) builds it again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import npuc.ops  # noqa: F401  (declares the ops)
+from npuabi.enums import DType
+from npuc.frontend.text import parse_text
+from npuc.ir.const import Const, Splat
+from npuc.ir.const import Random as RandomData
+from npuc.ir.core import REGISTRY, Graph, Op, Value
+from npuc.ir.printer import print_graph
+from npuc.ir.types import Quant, TensorType
+
+__all__ = ["Case", "random_case"]
+
+Array = NDArray[Any]
+
+_MOST_ELEMENTS = 6000
+_MOST_WEIGHTS = 12000
+_CHANNELS = (1, 2, 3, 5, 8, 15, 16, 17, 20, 31, 32, 33)
+_EDGES = (0, 0, 0, 1, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph as text, arrays to calibrate it with, and one batch of inputs."""
+
+    text: str
+    calibrate: dict[str, Array]
+    inputs: dict[str, Array]
+
+    def graph(self) -> Graph:
+        """Return a fresh graph: a compilation rewrites the one it is given."""
+        return parse_text(self.text)
+
+
+def random_case(random: Random, *, ops: int = 7) -> Case:
+    """Return a graph of at most *ops* drawn ops (most bring constants or a second operand)."""
+    maker = _Maker(random)
+    for _ in range(random.randint(1, 3)):
+        maker.add_input()
+    for _ in range(random.randint(1, ops)):
+        maker.add_op()
+    graph = maker.finish()
+    numbers = np.random.default_rng(random.randint(0, 1 << 30))
+    return Case(
+        text=print_graph(graph),
+        calibrate={v.name: _array(v, numbers, copies=3) for v in graph.arguments},
+        inputs={v.name: _array(v, numbers, copies=1) for v in graph.arguments},
+    )
+
+
+def _array(value: Value, numbers: np.random.Generator, *, copies: int) -> Array:
+    dims = value.tensor.dims
+    shape = (dims[0] * copies, *dims[1:])
+    if value.tensor.dtype is DType.I8:
+        return numbers.integers(-128, 128, shape).astype(np.int8)
+    return numbers.normal(0.2, 1.5, shape).astype(np.float32)
+
+
+class _Maker:
+    """Adds ops on values that exist; what does not fit together is not added."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.graph = Graph("random")
+        self.values: list[Value] = []
+        self._count = 0
+
+    def pick(self, *choices: Any) -> Any:
+        """Return one of *choices*."""
+        return self.random.choice(choices)
+
+    def between(self, low: int, high: int) -> int:
+        """Return an integer, both ends included."""
+        return self.random.randint(low, high)
+
+    def value(self, *ranks: int) -> Value | None:
+        """Return an existing float value of one of these ranks, later ones more often."""
+        able = [v for v in self.values if not ranks or v.tensor.rank in ranks]
+        if not able:
+            return None
+        return able[max(self.between(0, len(able) - 1), self.between(0, len(able) - 1))]
+
+    def fresh(self) -> str:
+        """Return a name that is new."""
+        self._count += 1
+        return f"v{self._count}"
+
+    def add_input(self) -> None:
+        """Add a graph input: mostly an image, else any rank; now and then int8 codes."""
+        shape = _shape(self)
+        name = self.fresh()
+        codes = self.between(0, 9) == 9
+        quant = Quant.per_tensor(self.pick(0.05, 0.013, 1.0), self.between(-128, 127))
+        tensor = TensorType(shape, DType.I8, quant) if codes else TensorType(shape)
+        argument = Value(name, tensor)
+        self.graph.arguments.append(argument)
+        if codes:
+            self.append("dequantize", [argument])
+        else:
+            self.values.append(argument)
+
+    def constant(self, *shape: int, mean: float = 0.0, std: float = 0.5) -> Value:
+        """Add a constant of generated numbers."""
+        data = RandomData(seed=self.between(0, 1 << 20), mean=mean, std=std)
+        return self.graph.append(Const(data, TensorType(shape), name=self.fresh())).result
+
+    def splat(self, number: float, *shape: int) -> Value:
+        """Add a constant of one number."""
+        return self.graph.append(Const(Splat(number), TensorType(shape), name=self.fresh())).result
+
+    def append(self, name: str, operands: Sequence[Value | None], **attributes: Any) -> bool:
+        """Add an op; False when its operands or its result are refused."""
+        try:
+            made: Op = REGISTRY[name](operands, attributes)
+            made.verify()
+        except ValueError:
+            return False
+        sizes = [v.tensor.elements for v in made.results]
+        if not 1 <= min(sizes) <= max(sizes) <= _MOST_ELEMENTS or made.broken_limits()[:1] not in (
+            [],
+            _BATCH_NORM_LIMITS if name == "batch_norm" else [],
+        ):
+            made.operands = []
+            return False
+        for result in made.results:
+            result.name = self.fresh()
+        self.graph.append(made)
+        self.values += [v for v in made.results if v.tensor.dtype is DType.F32]
+        return True
+
+    def add_op(self) -> None:
+        """Add one op of a drawn kind."""
+        _KINDS[self.between(0, len(_KINDS) - 1)](self)
+
+    def finish(self) -> Graph:
+        """Return the graph: what nobody reads is an output, and sometimes one that is read."""
+        unused = [v for op in self.graph.ops for v in op.results if not isinstance(op, Const)]
+        outputs = [v for v in unused if not v.users]
+        outputs += [v for v in unused if v.users and self.between(0, 7) == 7]
+        self.graph.outputs = outputs or self.graph.arguments[:1]
+        for op in reversed(list(self.graph.ops)):
+            if isinstance(op, Const) and not op.result.users:
+                op.erase()
+        return self.graph
+
+
+_BATCH_NORM_LIMITS = list(REGISTRY["batch_norm"].LIMITS[-1:])
+
+
+def _shape(maker: _Maker) -> tuple[int, ...]:
+    rank = maker.pick(4, 4, 4, 4, 3, 2, 1)
+    batch = maker.pick(1, 1, 2, 3)
+    channels = maker.pick(*_CHANNELS)
+    pixels = (maker.between(1, 20), maker.between(1, 20))
+    shape: tuple[int, ...] = (batch, channels, *pixels)[:rank]
+    if rank == 1:
+        shape = (channels,)
+    while math.prod(shape) > _MOST_ELEMENTS:
+        shape = tuple(-(-d // 2) for d in shape)
+    return shape
+
+
+def _window(maker: _Maker, *, most: int = 5) -> dict[str, Any]:
+    """Return the attributes of a window: any pads, or one of ONNX's automatic ones."""
+    made: dict[str, Any] = {
+        "strides": (maker.pick(1, 1, 1, 2, 3, most), maker.pick(1, 1, 1, 2, 3, most)),
+        "dilations": (maker.pick(1, 1, 1, 2, 3), maker.pick(1, 1, 1, 2, 3)),
+    }
+    how = maker.pick("NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+    if how == "NOTSET":
+        made["pads"] = tuple(maker.pick(*_EDGES) for _ in range(4))
+    else:
+        made["auto_pad"] = how
+    return made
+
+
+def _conv(maker: _Maker) -> None:
+    x = maker.value(4)
+    if x is None:
+        return
+    channels = x.tensor.dims[1]
+    groups = [g for g in range(1, channels + 1) if channels % g == 0]
+    group = maker.pick(1, 1, 1, *groups[-2:], maker.pick(*groups))
+    multiplier = maker.pick(1, 1, 2, 3)
+    outputs = group * multiplier if group > 1 else maker.pick(*_CHANNELS)
+    kernel = (maker.pick(1, 1, 2, 3, 3, 4, 5), maker.pick(1, 1, 2, 3, 3, 4, 5))
+    shape = (outputs, channels // group, *kernel)
+    if math.prod(shape) > _MOST_WEIGHTS or outputs > 66:
+        return
+    fan_in = math.sqrt(math.prod(shape[1:]))
+    operands: list[Value | None] = [x, maker.constant(*shape, std=1 / fan_in)]
+    if maker.between(0, 1):
+        operands.append(maker.constant(outputs))
+    if not maker.append("conv2d", operands, group=group, **_window(maker)):
+        return
+    _follow(maker)
+
+
+def _follow(maker: _Maker) -> None:
+    """What often stands behind a convolution, so that the fusions happen."""
+    y = maker.values[-1]
+    if maker.between(0, 3) == 3:
+        _norm_of(maker, y)
+        y = maker.values[-1]
+    if maker.between(0, 3) == 3:
+        _activation_of(maker, y)
+        y = maker.values[-1]
+    same = [v for v in maker.values if v.tensor.shape == y.tensor.shape]
+    if len(same) > 1 and maker.between(0, 1):
+        maker.append("add", [y, maker.random.choice(same)])
+        if maker.between(0, 1):
+            _activation_of(maker, maker.values[-1])
+
+
+def _norm_of(maker: _Maker, x: Value) -> None:
+    channels = x.tensor.dims[1]
+    operands = [
+        maker.constant(channels, mean=1.0, std=0.2),
+        maker.constant(channels, std=0.2),
+        maker.constant(channels, std=0.2),
+        maker.splat(maker.pick(0.5, 1.0), channels),
+    ]
+    maker.append("batch_norm", [x, *operands])
+
+
+def _norm(maker: _Maker) -> None:
+    x = maker.value(2, 4)
+    if x is not None:
+        _norm_of(maker, x)
+
+
+def _activation_of(maker: _Maker, x: Value) -> None:
+    if maker.between(0, 1):
+        maker.append("relu", [x])
+    else:
+        low, high = maker.pick((0.0, 6.0), (-1.0, 1.0), (None, 0.5), (-0.3, None), (0.25, 0.75))
+        maker.append("clip", [x], min=low, max=high)
+
+
+def _activation(maker: _Maker) -> None:
+    x = maker.value()
+    if x is not None:
+        _activation_of(maker, x)
+
+
+def _add(maker: _Maker) -> None:
+    x = maker.value()
+    if x is None:
+        return
+    how = maker.between(0, 3)
+    if how == 0:
+        maker.append("add", [x, x])
+    elif how == 1:
+        shape = [maker.pick(d, 1) for d in x.tensor.dims]
+        drop = maker.between(0, len(shape) - 1)
+        operands = [x, maker.constant(*shape[drop:])]
+        maker.append("add", operands[:: maker.pick(1, -1)])
+    else:
+        able = [v for v in maker.values if _broadcasts(v, x)]
+        maker.append("add", [x, maker.random.choice(able)])
+
+
+def _broadcasts(a: Value, b: Value) -> bool:
+    pairs = zip(reversed(a.tensor.dims), reversed(b.tensor.dims), strict=False)
+    return all(m == n or 1 in (m, n) for m, n in pairs)
+
+
+def _pool(maker: _Maker) -> None:
+    x = maker.value(4)
+    if x is None:
+        return
+    attributes = _window(maker, most=4)
+    attributes["kernel_shape"] = (maker.between(1, 5), maker.between(1, 5))
+    attributes["ceil_mode"] = maker.between(0, 1)
+    if maker.between(0, 1):
+        maker.append("max_pool2d", [x], **attributes)
+    else:
+        maker.append("avg_pool2d", [x], count_include_pad=maker.between(0, 1), **attributes)
+
+
+def _global_pool(maker: _Maker) -> None:
+    x = maker.value(4)
+    if x is not None:
+        maker.append("global_avg_pool", [x])
+
+
+def _dense(maker: _Maker) -> None:
+    x = maker.value(2)
+    if x is None:
+        x = maker.value(3, 4)
+        if x is None or not maker.append("flatten", [x]):
+            return
+        x = maker.values[-1]
+    depth, outputs = x.tensor.dims[1], maker.pick(*_CHANNELS)
+    if depth * outputs > 4 * _MOST_WEIGHTS:
+        return
+    operands: list[Value | None] = [x, maker.constant(outputs, depth, std=1 / math.sqrt(depth))]
+    if maker.between(0, 1):
+        operands.append(maker.constant(outputs))
+    if maker.append("dense", operands) and maker.between(0, 1):
+        _activation_of(maker, maker.values[-1])
+
+
+def _flatten(maker: _Maker) -> None:
+    x = maker.value()
+    if x is not None:
+        maker.append("flatten", [x], axis=maker.between(0, x.tensor.rank))
+
+
+def _reshape(maker: _Maker) -> None:
+    x = maker.value()
+    if x is None:
+        return
+    left, shape = x.tensor.elements, []
+    for _ in range(maker.between(0, 3)):
+        size = maker.pick(*[d for d in range(1, min(left, 40) + 1) if left % d == 0])
+        shape.append(size)
+        left //= size
+    shape.insert(maker.between(0, len(shape)), left)
+    maker.append("reshape", [x], shape=tuple(shape))
+
+
+def _concat(maker: _Maker) -> None:
+    x = maker.value(2, 3, 4)
+    if x is None:
+        return
+    axis = maker.between(0 if maker.between(0, 3) == 3 else 1, x.tensor.rank - 1)
+    rest = _without(x, axis)
+    able = [v for v in maker.values if v.tensor.rank == x.tensor.rank and _without(v, axis) == rest]
+    pieces = [x] + [maker.random.choice(able) for _ in range(maker.between(0, 2))]
+    maker.append("concat", pieces, axis=maker.pick(axis, axis - x.tensor.rank))
+
+
+def _without(value: Value, axis: int) -> tuple[int, ...]:
+    dims = value.tensor.dims
+    return dims[:axis] + dims[axis + 1 :]
+
+
+def _split(maker: _Maker) -> None:
+    x = maker.value()
+    if x is None:
+        return
+    axis = maker.between(0, x.tensor.rank - 1)
+    sizes: list[int] = []
+    left = x.tensor.dims[axis]
+    while left and len(sizes) < 3:
+        sizes.append(maker.between(1, left))
+        left -= sizes[-1]
+    if left:
+        sizes.append(left)
+    maker.append("split", [x], axis=axis, split=tuple(sizes))
+
+
+def _softmax(maker: _Maker) -> None:
+    x = maker.value()
+    if x is not None:
+        maker.append("softmax", [x], axis=maker.between(-x.tensor.rank, -1))
+
+
+def _identity(maker: _Maker) -> None:
+    x = maker.value()
+    if x is not None:
+        maker.append("identity", [x])
+
+
+def _expand(maker: _Maker) -> None:
+    x = maker.value()
+    if x is None:
+        return
+    shape = [d if d > 1 else maker.between(1, 6) for d in x.tensor.dims]
+    if len(shape) < 4 and maker.between(0, 2) == 2:
+        shape.insert(0, maker.between(1, 3))
+    maker.append("expand", [x], shape=tuple(shape))
+
+
+def _requantise(maker: _Maker) -> None:
+    """A quantize and dequantize pair, as a quantised model holds it; sometimes codes only."""
+    x = maker.value()
+    if x is None:
+        return
+    scale, zero_point = maker.pick(0.03, 0.1, 0.5), maker.between(-128, 127)
+    if maker.append("quantize", [x], scale=scale, zero_point=zero_point) and maker.between(0, 3):
+        last = next(reversed(list(maker.graph.ops)))
+        maker.append("dequantize", [last.result])
+
+
+_KINDS: tuple[Callable[[_Maker], None], ...] = (
+    _conv,
+    _conv,
+    _conv,
+    _conv,
+    _norm,
+    _activation,
+    _add,
+    _add,
+    _pool,
+    _pool,
+    _global_pool,
+    _dense,
+    _flatten,
+    _reshape,
+    _concat,
+    _concat,
+    _split,
+    _split,
+    _softmax,
+    _identity,
+    _expand,
+    _requantise,
+)
