@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class TensorType:
         """The shape of a tensor without dynamic dims."""
         if None in self.shape:
             raise ValueError(f"{self} has a dynamic dim")
-        return tuple(d for d in self.shape if d is not None)
+        return cast("tuple[int, ...]", self.shape)
 
     @property
     def rank(self) -> int:

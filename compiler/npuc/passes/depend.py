@@ -8,12 +8,11 @@ within a unit are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from npuabi.enums import Space, Unit
 from npuc.ir.core import Graph, Value
@@ -26,6 +25,9 @@ __all__ = ["Depend"]
 _MOST_RUNS = 256
 _UNITS = len(Unit)
 
+_WRITABLE = frozenset({Space.SRAM, Space.ARENA})
+
+Cut = tuple[int, int]
 Span = tuple[int, int]
 
 
@@ -38,58 +40,57 @@ class Depend:
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite the tasks' attributes in place."""
         tasks = [op for op in graph.ops if isinstance(op, Task)]
-        memories = {space: _Memory(tasks, space) for space in (Space.SRAM, Space.ARENA)}
+        memory = _Memory(tasks)
         finished: Counter[Unit] = Counter()
         for task in tasks:
-            waits = np.full(_UNITS, -1, np.int64)
-            for value in task.reads:
-                _join(waits, memories, value, _Memory.last_writes)
-            _join(waits, memories, task.output, _Memory.last_touches)
+            reads = [cut for value in task.reads for cut in memory.cuts(value)]
+            writes = memory.cuts(task.output)
+            waits = memory.waits(reads, writes)
             finished[task.UNIT] += 1
-            for value in task.reads:
-                _note(memories, value, task.UNIT, finished[task.UNIT], write=False)
-            _note(memories, task.output, task.UNIT, finished[task.UNIT], write=True)
+            memory.note(reads, writes, task.UNIT, finished[task.UNIT])
             waits[task.UNIT - 1] = -1
-            task.attributes["waits"] = tuple(int(w) if w > 0 else -1 for w in waits)
+            task.attributes["waits"] = tuple(w if w > 0 else -1 for w in waits)
 
 
 class _Memory:
-    """For each stretch of one space between two access boundaries: who touched it last."""
+    """For each stretch between two access boundaries of a space: who touched it last.
 
-    def __init__(self, tasks: Sequence[Task], space: Space) -> None:
-        self.space = space
-        bounds = {0}
+    A cut is a range of stretches. Tables hold, for each unit, the count of its last TOA.
+    """
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        found: set[tuple[Space, int]] = set()
         for task in tasks:
             for value in task.inputs:
-                if buffer_type(value).place.space is space:
-                    bounds.update(b for span in spans_of(value) for b in span)
-        self._bounds = np.array(sorted(bounds), np.int64)
-        self._written = np.zeros((_UNITS, len(bounds)), np.int64)
-        self._read = np.zeros((_UNITS, len(bounds)), np.int64)
+                space = buffer_type(value).place.space
+                if space in _WRITABLE:
+                    found.update((space, bound) for span in spans_of(value) for bound in span)
+        self._numbers = {bound: number for number, bound in enumerate(sorted(found))}
+        self._written = np.zeros((_UNITS, len(found)), np.int64)
+        self._touched = np.zeros((_UNITS, len(found)), np.int64)
 
-    def last_writes(self, spans: Sequence[Span]) -> NDArray[np.int64]:
-        """Return, for each unit, the count of its last TOA that wrote any byte of *spans*."""
-        return self._latest(self._written, spans)
+    def cuts(self, value: Value) -> list[Cut]:
+        """Return the stretches of a buffer; none for constants, which nobody writes."""
+        space = buffer_type(value).place.space
+        if space not in _WRITABLE:
+            return []
+        return [(self._numbers[space, a], self._numbers[space, b]) for a, b in spans_of(value)]
 
-    def last_touches(self, spans: Sequence[Span]) -> NDArray[np.int64]:
-        """Return, for each unit, the count of its last TOA that touched any byte of *spans*."""
-        return np.maximum(self.last_writes(spans), self._latest(self._read, spans))
-
-    def _latest(self, table: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.int64]:
+    def waits(self, reads: Sequence[Cut], writes: Sequence[Cut]) -> list[int]:
+        """Return, for each unit, the count that such a task waits for; 0 for none."""
         latest = np.zeros(_UNITS, np.int64)
-        for a, b in self._cut(spans):
-            np.maximum(latest, table[:, a:b].max(axis=1), out=latest)
-        return latest
+        for table, cuts in ((self._written, reads), (self._touched, writes)):
+            for a, b in cuts:
+                np.maximum(latest, table[:, a:b].max(axis=1), out=latest)
+        counts: list[int] = latest.tolist()
+        return counts
 
-    def note(self, spans: Sequence[Span], unit: Unit, count: int, *, write: bool) -> None:
-        """Record that TOA number *count* of *unit* touched *spans*."""
-        table = self._written if write else self._read
-        for a, b in self._cut(spans):
-            table[unit - 1, a:b] = count
-
-    def _cut(self, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-        for span in np.searchsorted(self._bounds, np.array(spans)).tolist():
-            yield span[0], span[1]
+    def note(self, reads: Sequence[Cut], writes: Sequence[Cut], unit: Unit, count: int) -> None:
+        """Record that TOA number *count* of *unit* touched these stretches."""
+        for a, b in (*reads, *writes):
+            self._touched[unit - 1, a:b] = count
+        for a, b in writes:
+            self._written[unit - 1, a:b] = count
 
 
 def spans_of(value: Value) -> list[Span]:
@@ -101,22 +102,3 @@ def spans_of(value: Value) -> list[Span]:
     if len(offsets) > _MOST_RUNS:
         return [(base, base + found.extent)]
     return [(base + int(o), base + int(o) + length) for o in offsets]
-
-
-def _join(
-    waits: NDArray[np.int64],
-    memories: dict[Space, _Memory],
-    value: Value,
-    look: Callable[[_Memory, Sequence[Span]], NDArray[np.int64]],
-) -> None:
-    memory = memories.get(buffer_type(value).place.space)
-    if memory is not None:
-        np.maximum(waits, look(memory, spans_of(value)), out=waits)
-
-
-def _note(
-    memories: dict[Space, _Memory], value: Value, unit: Unit, count: int, *, write: bool
-) -> None:
-    memory = memories.get(buffer_type(value).place.space)
-    if memory is not None:
-        memory.note(spans_of(value), unit, count, write=write)
