@@ -1,6 +1,7 @@
 """What must hold for every graph between passes; a pass that breaks it is caught at once.
 
-Invariant: the verifier changes nothing, and reports all that it finds in one error.
+Invariant: the verifier changes nothing, and reports all that it finds in one error. A Verifier
+remembers what each op was when its types were right, and checks them again only once they differ.
 """
 
 from __future__ import annotations
@@ -11,25 +12,39 @@ from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.merge import agree, inferred_types
 
-__all__ = ["verify"]
+__all__ = ["Verifier", "verify"]
 
 
 def verify(graph: Graph) -> None:
     """Raise CompileError with every broken rule of *graph*, each at the place of its op."""
-    check = _Check(graph)
-    found = [Diagnostic(place.location, text) for place, text in check.run()]
-    if found:
-        raise CompileError(found)
+    Verifier().verify(graph)
+
+
+class Verifier:
+    """Verifies a graph again and again, as passes change it."""
+
+    def __init__(self) -> None:
+        self._sound: dict[Op, _State] = {}
+
+    def verify(self, graph: Graph) -> None:
+        """Raise CompileError with every broken rule of *graph*, each at the place of its op."""
+        check = _Check(graph, self._sound)
+        found = [Diagnostic(place.location, text) for place, text in check.run()]
+        if found:
+            raise CompileError(found)
 
 
 _Finding = tuple[Op | Graph, str]
+_State = tuple[tuple[object, ...], ...]
+"""All that an op's types follow from: those of its operands and results, and its attributes."""
 
 
 class _Check:
     """One walk over a graph, in order."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, sound: dict[Op, _State]) -> None:
         self.graph = graph
+        self.sound = sound
         self.uses: dict[Value, dict[Op, int]] = {}
         self.names: set[str] = set()
 
@@ -40,11 +55,8 @@ class _Check:
         for op in self.graph.ops:
             if op.graph is not self.graph or op.previous is not previous:
                 yield op, f"{op.NAME} is not linked into its graph"
-            lacks = list(_missing(op))
-            yield from lacks
             yield from self._operands(op)
-            if not lacks:
-                yield from _types(op)
+            yield from self._own(op)
             for value in op.results:
                 yield from self._define(value, op)
             previous = op
@@ -70,6 +82,16 @@ class _Check:
             users = self.uses[value]
             users[op] = users.get(op, 0) + 1
 
+    def _own(self, op: Op) -> Iterator[_Finding]:
+        """Check what depends on the op alone, unless it is as it was when it was sound."""
+        state = _state(op)
+        if self.sound.get(op) == state:
+            return
+        found = list(_missing(op)) or list(_types(op))
+        yield from found
+        if not found:
+            self.sound[op] = state
+
     def _outputs(self) -> Iterator[_Finding]:
         if not self.graph.outputs:
             yield self.graph, "the graph has no outputs"
@@ -83,9 +105,19 @@ class _Check:
                 yield value.owner or self.graph, f"the users of %{value.name} are not kept right"
 
 
+def _state(op: Op) -> _State:
+    return (
+        tuple([None if v is None else v.type for v in op.operands]),
+        tuple([v.type for v in op.results]),
+        # Passes may write into a list.
+        tuple([tuple(v) if isinstance(v, list) else v for v in op.attributes.values()]),
+    )
+
+
 def _missing(op: Op) -> Iterator[_Finding]:
+    operands = op.operands
     for index, field in enumerate(op.OPERANDS):
-        given = index < len(op.operands) and op.operands[index] is not None
+        given = index < len(operands) and operands[index] is not None
         if not given and not field.optional:
             yield op, f"{op.NAME} lacks its operand {field.name}"
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph
-from npuc.ir.verifier import verify
+from npuc.ir.verifier import Verifier
 from npuc.passes.context import PassContext
 
 __all__ = ["Pass", "PassManager", "PassTime"]
@@ -50,22 +50,23 @@ class PassManager:
 
         *after* is called with each pass and the verified graph that it left. Raises CompileError.
         """
-        verify(graph)
+        verifier = Verifier()
+        verifier.verify(graph)
         times = []
         for step in self.passes:
             start = time.perf_counter()
             step.run(graph, context)
             done = time.perf_counter()
-            _verify_after(step, graph)
+            _verify_after(verifier, step, graph)
             times.append(PassTime(step.NAME, done - start, time.perf_counter() - done))
             if after is not None:
                 after(step, graph)
         return times
 
 
-def _verify_after(step: Pass, graph: Graph) -> None:
+def _verify_after(verifier: Verifier, step: Pass, graph: Graph) -> None:
     try:
-        verify(graph)
+        verifier.verify(graph)
     except CompileError as error:
         found = [replace(d, text=f"after pass {step.NAME}: {d.text}") for d in error.diagnostics]
         raise CompileError(found) from error
