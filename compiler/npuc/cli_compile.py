@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from npuabi.files import write_atomically
+from npuabi.progress import progress_bar
 from npuabi.report import ProgramCost, summarise
 from npuabi.report_text import print_costs
 from npuc.driver import Compilation, Options, compile
@@ -37,7 +38,8 @@ class Output:
 
 def run_compile(model: str, options: Options, output: Output) -> None:
     """Compile *model*, write the blob whole or not at all, and report."""
-    compiled = compile(model, options, after=_observer(output))
+    with progress_bar() as progress:
+        compiled = compile(model, options, after=_observer(output), progress=progress)
     for note in compiled.notes:
         click.echo(str(note), err=True)
     path = output.blob or f"{Path(model).stem if model != '-' else 'graph'}.bin"

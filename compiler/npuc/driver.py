@@ -17,6 +17,7 @@ import numpy as np
 from npuabi.container import write_blob
 from npuabi.enums import Precision, Rounding
 from npuabi.program import Program, table_header
+from npuabi.progress import Progress, silent
 from npuabi.records import KnownAnswer
 from npuabi.simulate import Timeline, simulate
 from npuabi.target import Target, load_target
@@ -88,28 +89,35 @@ def compile(
     options: Options | None = None,
     *,
     after: After | None = None,
+    progress: Progress = silent,
     **changes: object,
 ) -> Compilation:
     """Compile the graph text at *model*.
 
     *changes* are fields of Options by keyword; *after* is called with each pass and the graph that
-    it left. Raises CompileError, TargetError for a bad target, OSError when the file cannot be
-    read.
+    it left, *progress* with passes and samples as they are done. Raises CompileError, TargetError
+    for a bad target, OSError when the file cannot be read.
     """
     chosen = replace(options or Options(), **changes)  # type: ignore[arg-type]
     source = load_source(model)
     with source.shown():
         graph = parse(source)
         check_constants(graph)
-        return compile_graph(graph, chosen, folder=source.folder, after=after)
+        return compile_graph(graph, chosen, folder=source.folder, after=after, progress=progress)
 
 
 def compile_graph(
-    graph: Graph, options: Options, *, folder: Path = Path(), after: After | None = None
+    graph: Graph,
+    options: Options,
+    *,
+    folder: Path = Path(),
+    after: After | None = None,
+    progress: Progress = silent,
 ) -> Compilation:
     """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*."""
     start = time.perf_counter()
     context = _context(graph, options, folder)
+    context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
     best = _best(graph, context, after)
     header = table_header(

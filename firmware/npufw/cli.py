@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -200,11 +199,13 @@ def evaluate(blob: str, target: str, data: str, labels: str, as_json: bool) -> N
     Example:
       npufw eval digits.bin --data models/digits_test.npz
     """
+    from npuabi.progress import progress_bar
     from npufw.commands import evaluate_blob
     from npufw.hostfiles import read_blob_file
 
     image = _boot(read_blob_file(blob), target)
-    found = evaluate_blob(image, data, labels, show=sys.stderr.isatty())
+    with progress_bar() as progress:
+        found = evaluate_blob(image, data, labels, progress=progress)
     values = {"schema": 1, "samples": found.samples, "correct": found.correct, "top1": found.top1}
     if as_json:
         _print_json(values)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from npuabi.errors import ErrorCode
 from npuabi.files import write_atomically
 from npuabi.npz import NpzError, read_arrays
+from npuabi.progress import Progress, silent
 from npufw.boot import Image
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
@@ -124,8 +124,8 @@ def run_blob(image: Image, *, inputs: Sequence[str], output: str | None, repeat:
     )
 
 
-def evaluate_blob(image: Image, data: str, labels: str, *, show: bool) -> Accuracy:
-    """Return the accuracy of *image* on the file *data*; *show* draws a progress bar on stderr."""
+def evaluate_blob(image: Image, data: str, labels: str, *, progress: Progress = silent) -> Accuracy:
+    """Return the accuracy of *image* on the file *data*; *progress* is told of samples."""
     try:
         arrays = read_arrays(Path(data))
     except NpzError as error:
@@ -133,15 +133,4 @@ def evaluate_blob(image: Image, data: str, labels: str, *, show: bool) -> Accura
     names = [port.name for port in image.inputs]
     inputs, wanted = split_labels(arrays, labels, names, data)
     engine = Engine(image)
-    with _bar(len(wanted)) if show else nullcontext(lambda _: None) as advance:
-        return evaluate(engine, inputs, wanted, progress=advance)
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("samples", total=total)
-        yield lambda count: progress.advance(task, count)
+    return evaluate(engine, inputs, wanted, progress=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.errors import ErrorCode
+from npuabi.progress import Progress, silent
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
 from npufw.host import runs_of
@@ -59,9 +60,9 @@ def evaluate(
     inputs: Mapping[str, NDArray[Any]],
     labels: NDArray[np.int64],
     *,
-    progress: Callable[[int], None] = lambda samples: None,
+    progress: Progress = silent,
 ) -> Accuracy:
-    """Return the accuracy of *engine* on *inputs*; *progress* is told of samples done.
+    """Return the accuracy of *engine* on *inputs*; *progress* is told of them.
 
     The last samples that fill no compiled batch run in a batch padded by repeating the last one.
     Raises FirmwareError INPUT_BATCH when inputs and labels differ in length.
@@ -82,7 +83,7 @@ def evaluate(
         piece = {name: array[start : start + batch] for name, array in whole.items()}
         wanted = labels[start : start + batch]
         correct += int((_classes(engine, piece, batch)[: len(wanted)] == wanted).sum())
-        progress(len(wanted))
+        progress("samples", start + len(wanted), count)
     return Accuracy(samples=count, correct=correct)
 
 

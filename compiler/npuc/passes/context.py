@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from npuabi.enums import Rounding
+from npuabi.progress import Progress, silent
 from npuabi.target import Target, load_target
 from npuc.diagnostics import Diagnostic
 from npuc.ir.core import Array
@@ -44,6 +45,8 @@ class PassContext:
     sram_limit: int | None = None
     """Bytes of SRAM that may be used; None for all."""
     notes: list[Diagnostic] = field(default_factory=list)
+    progress: Progress = silent
+    """Told of passes and, as ``calibrate``, of samples."""
     npu: NpuState = field(default_factory=NpuState)
 
     @property

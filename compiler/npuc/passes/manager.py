@@ -53,7 +53,8 @@ class PassManager:
         verifier = Verifier()
         verifier.verify(graph)
         times = []
-        for step in self.passes:
+        for number, step in enumerate(self.passes):
+            context.progress(step.NAME, number, len(self.passes))
             start = time.perf_counter()
             step.run(graph, context)
             done = time.perf_counter()

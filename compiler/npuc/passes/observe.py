@@ -19,7 +19,7 @@ from npuc.ir.interpreter import Stack, evaluate
 from npuc.passes.context import PassContext
 from npuc.passes.stacking import stacked_values
 
-__all__ = ["Range", "blocks_of", "observe"]
+__all__ = ["Block", "Range", "blocks_of", "observe"]
 
 
 _BLOCK_ELEMENTS = 1 << 19
@@ -38,6 +38,16 @@ class Range:
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The inputs of ``count`` samples from the ``first`` on, of ``total``."""
+
+    inputs: dict[str, Array]
+    first: int
+    count: int
+    total: int
+
+
 def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict[Value, Range]:
     """Return the range of each of *values* over the context's calibration data."""
     ranges = dict.fromkeys(values, Range())
@@ -48,8 +58,10 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
             percentile = 100.0 if isinstance(value.owner, Const) else context.percentile
             ranges[value] = ranges[value].united(_range(value, array, percentile))
 
-    for count, block in blocks_of(graph, context.calibration or {}, _most_samples(stacked)):
-        evaluate(graph, block, context.rounding, see, Stack(count=count, values=stacked))
+    for block in blocks_of(graph, context.calibration or {}, _most_samples(stacked)):
+        stack = Stack(count=block.count, values=stacked)
+        evaluate(graph, block.inputs, context.rounding, see, stack)
+        context.progress("calibrate", block.first + block.count, block.total)
     return ranges
 
 
@@ -77,10 +89,8 @@ def _range(value: Value, array: Array, percentile: float) -> Range:
     return Range().united(Range(low, high))
 
 
-def blocks_of(
-    graph: Graph, data: Mapping[str, Array], most: int
-) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Yield (samples, inputs) of each run, name to array; *data*'s first axes are N * batch.
+def blocks_of(graph: Graph, data: Mapping[str, Array], most: int) -> Iterator[Block]:
+    """Yield runs of at most *most* samples, from arrays whose first axis is N * batch.
 
     For a graph with one input a single array is taken whatever its name. Raises one CompileError
     for all that is wrong with *data*.
@@ -90,10 +100,11 @@ def blocks_of(
     problems = [text for text in _problems(graph, data) if text]
     if problems:
         raise CompileError([Diagnostic(graph.location, f"calibration data: {t}") for t in problems])
-    samples = max(_counts(graph, data), default=0)
-    for first in range(0, samples, most):
-        count = min(most, samples - first)
-        yield count, {v.name: _slice(v, data[v.name], first, count) for v in graph.arguments}
+    total = max(_counts(graph, data), default=0)
+    for first in range(0, total, most):
+        count = min(most, total - first)
+        inputs = {v.name: _slice(v, data[v.name], first, count) for v in graph.arguments}
+        yield Block(inputs=inputs, first=first, count=count, total=total)
 
 
 def _slice(value: Value, array: Array, first: int, count: int) -> Array:
