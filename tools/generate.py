@@ -12,13 +12,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 from npuabi import render
+from tools.machine_tables import MACHINE_REGIONS
+from tools.reference import COMPILER_REGIONS, ops_page
+from tools.regions import filled
 
-__all__ = ["PAGES", "main", "stale"]
+__all__ = ["PAGES", "REGIONS", "main", "stale"]
 
 ROOT = Path(__file__).parents[1]
+REGIONS = {**COMPILER_REGIONS, **MACHINE_REGIONS}
+"""What makes each marked region of a hand-written page, by its name."""
+
+
+def _with_regions(name: str) -> Callable[[], str]:
+    return lambda: filled((ROOT / name).read_text(encoding="utf-8"), REGIONS)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/abi.md": render.markdown,
+    "docs/guide.md": _with_regions("docs/guide.md"),
+    "docs/ir.md": _with_regions("docs/ir.md"),
+    "docs/machine.md": _with_regions("docs/machine.md"),
     "docs/npuabi.h": render.c_header,
+    "docs/ops.md": ops_page,
 }
 """What makes each page, by its path in the repository."""
 

@@ -1,9 +1,9 @@
-"""The commands shown in README.md: run them, compare or rewrite what they print.
+"""The commands shown in README.md and docs/: run them, compare or rewrite what they print.
 
 A ``console`` block holds commands behind ``$ `` and their output; a line ``...`` stands for any
-lines. ``python`` blocks are run as they stand. All run in one scratch folder with a copy of
-models/. Seconds differ from run to run and are not compared. Run as ``python -m tools.readme
---update`` to write the outputs anew.
+lines. ``python`` blocks are run as they stand. All of a page run in one scratch folder with a copy
+of models/. Seconds differ from run to run and are not compared. Run as ``python -m tools.readme
+[--update]``; with --update the outputs are written anew.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Example", "examples", "main", "matches", "run_example"]
+__all__ = ["PAGES", "Example", "examples", "main", "matches", "run_example", "scratch"]
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+PAGES = ("README.md", "docs/guide.md", "docs/ir.md", "docs/machine.md")
+"""The pages whose commands are run, by their path in the repository."""
+
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 _ANY = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A command and the output lines shown behind it; *line* is its place in README.md, from 1."""
+    """A command and the output lines shown behind it; *line* is its place in the page, from 1."""
 
     command: str
     line: int
@@ -98,7 +100,7 @@ def run_example(example: Example, folder: Path) -> list[str]:
 
 
 def matches(shown: list[str], printed: list[str]) -> bool:
-    """Return whether *printed* is what the README shows, seconds and elided lines aside."""
+    """Return whether *printed* is what the page shows, seconds and elided lines aside."""
     parts = [re.escape(_SECONDS.sub("x s", line)) + "\n" for line in shown]
     pattern = "".join("(?:.*\n)*" if part == re.escape(_ANY) + "\n" else part for part in parts)
     text = "".join(_SECONDS.sub("x s", line) + "\n" for line in printed)
@@ -106,7 +108,7 @@ def matches(shown: list[str], printed: list[str]) -> bool:
 
 
 def scratch(folder: Path) -> Path:
-    """Return *folder* with what the README's reader has in a clone."""
+    """Return *folder* with what the page's reader has in a clone."""
     shutil.copytree(ROOT / "models", folder / "models")
     return folder
 
@@ -134,16 +136,20 @@ def _elided(shown: list[str], printed: list[str]) -> list[str]:
 
 
 def main() -> int:
-    """Compare README.md with reality, or update it; return 1 when something differed."""
-    text = README.read_text()
+    """Compare the pages with reality, or update them; return 1 when something differed."""
+    stale = [name for name in PAGES if _refreshed(ROOT / name, write="--update" in sys.argv[1:])]
+    for name in stale:
+        print(f"{name} shows what is not printed any more: python -m tools.readme --update")
+    return 1 if stale else 0
+
+
+def _refreshed(page: Path, *, write: bool) -> bool:
+    """Return whether *page* is stale and stays so; with *write* it is updated instead."""
+    text = page.read_text(encoding="utf-8")
     updated = _updated(text)
-    if updated == text:
-        return 0
-    if "--update" in sys.argv[1:]:
-        README.write_text(updated)
-        return 0
-    print("README.md shows what is not printed any more: python -m tools.readme --update")
-    return 1
+    if write and updated != text:
+        page.write_text(updated, encoding="utf-8", newline="\n")
+    return updated != text and not write
 
 
 if __name__ == "__main__":

@@ -60,8 +60,20 @@ Examples:
 @click.argument("model", type=click.Path(allow_dash=True))
 @click.option("-o", "--output", metavar="BLOB", help="The blob; default: MODEL's name with .bin.")
 @click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
-@click.option("--precision", type=click.Choice(_PRECISIONS), default="auto", show_default=True)
-@click.option("--rounding", type=click.Choice(_ROUNDINGS), default="double", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(_PRECISIONS),
+    default="auto",
+    show_default=True,
+    help="Precision of the arithmetic; auto is int8, the only one so far.",
+)
+@click.option(
+    "--rounding",
+    type=click.Choice(_ROUNDINGS),
+    default="double",
+    show_default=True,
+    help="Whose bits: LiteRT's reference, its single-rounding builds, or ONNX Runtime.",
+)
 @click.option(
     "--calibrate",
     metavar="X.npz|random",

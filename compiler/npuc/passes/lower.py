@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuc.ir.const import Const
-from npuc.ir.core import Graph
+from npuc.ir.core import Graph, Op
 from npuc.npu.builder import Builder
 from npuc.passes.context import PassContext
 
@@ -17,7 +17,10 @@ __all__ = ["Lower", "lowered"]
 
 
 def lowered(graph: Graph, context: PassContext) -> Graph:
-    """Return the L3 graph of an L2 graph, which is left as it is."""
+    """Return the L3 graph of an L2 graph, which is left as it is.
+
+    Raises CompileError at an op that is not quantised.
+    """
     made = Graph(graph.name, attributes=graph.attributes, location=graph.location)
     builder = Builder(made, context.target, context.rounding)
     for argument in graph.arguments:
@@ -25,8 +28,17 @@ def lowered(graph: Graph, context: PassContext) -> Graph:
     made.outputs = [builder.make(value, role="output") for value in graph.outputs]
     for op in graph.ops:
         if not isinstance(op, Const):
-            op.lower(builder)
+            _lower(op, builder)
     return made
+
+
+def _lower(op: Op, builder: Builder) -> None:
+    # Only a graph that quantise has not seen gets here with an op that has no tasks.
+    try:
+        op.lower(builder)
+    except (NotImplementedError, ValueError) as error:
+        text = "lower takes the quantised graph, as the pass legalise leaves it"
+        raise op.error(text) from error
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from npuc.cli import main
@@ -29,6 +30,15 @@ def test_opt_takes_random_calibration_and_warns(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "zp = " in done.stdout
     assert "random noise" in done.stderr
+
+
+@pytest.mark.parametrize("passes", ["lower", "fold_batch_norm,lower", "lower,lower"])
+def test_lowering_a_float_graph_is_refused_at_the_ops_place(passes: str) -> None:
+    done = CliRunner().invoke(main, ["opt", str(MODELS / "conv_bn_relu.txt"), "--passes", passes])
+    assert done.exit_code == 1
+    assert "conv_bn_relu.txt:8:8: error: " in done.stderr
+    assert "lower takes the quantised graph" in done.stderr
+    assert "Traceback" not in done.output
 
 
 def test_dump_ir_holds_a_file_for_every_pass_in_order(tmp_path: Path) -> None:

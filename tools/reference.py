@@ -1,0 +1,191 @@
+"""The compiler's reference tables, derived from its declarations: ops, passes, tasks, options.
+
+Invariant: nothing is stated here that the code states; each function walks one declaration and
+returns Markdown.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+import click
+
+import npuc.ops
+from npuc.cli import main as npuc_main
+from npuc.frontend import limits
+from npuc.ir.core import REGISTRY, AttrField, Graph, Limit, Op, OperandField
+from npuc.ir.printer import print_graph
+from npuc.npu.tasks import Task
+from npuc.passes import GRAPH_PASSES, PIPELINE, npu_passes
+from npuc.passes.manager import Pass
+from npuc.passes.quantise import Quantise
+from npufw.cli import main as npufw_main
+from tools.regions import cleaned, sentence, table
+
+__all__ = ["COMPILER_REGIONS", "ops_page"]
+
+_COMMON: tuple[Limit, ...] = tuple(npuc.ops.Identity.LIMITS)
+_HEAD = """\
+# Ops
+
+Made from the declarations in `compiler/npuc/ops` by `python -m tools.generate`; do not edit. An op
+is the ONNX op of opset 21 of that name in snake case; `dense` and `to_layout` are ours. How a graph
+is written: [ir.md](ir.md). Which bits an op gives: [numerics.md](numerics.md).
+
+`const` has forms of its own: [ir.md](ir.md#constants). The attributes `clamp` and `inner_*` and the
+operand `residual` are set by the fusing passes."""
+
+
+def ops_page() -> str:
+    """Return the page of all ops of graph text."""
+    ops = [(n, REGISTRY[n]) for n in sorted(REGISTRY) if n != "const" and "." not in n]
+    links = [(f"[`{name}`](#{name})", sentence(kind.__doc__)) for name, kind in ops]
+    parts = [
+        _HEAD,
+        table(["op", "what it does"], links),
+        "Every op obeys these limits. One that does not hold is an error at the op's line.",
+        _limits(_COMMON),
+    ]
+    parts += [part for name, kind in ops for part in _op(name, kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _op(name: str, kind: type[Op]) -> Iterator[str]:
+    yield f"## {name}"
+    yield cleaned(kind.__doc__)
+    operands = [(f"`{o.name}`", _presence(o), o.doc) for o in kind.OPERANDS]
+    yield table(["operand", "given", "meaning"], operands)
+    if kind.ATTRS:
+        yield _attributes(kind)
+    own = [limit for limit in kind.LIMITS if limit not in _COMMON]
+    if own:
+        yield _limits(own)
+    example = next(kind.examples(), None)
+    if example is not None:
+        yield f"```\n{_example(example)}\n```"
+
+
+def _limits(rows: Iterator[Limit] | list[Limit] | tuple[Limit, ...]) -> str:
+    return table(["limit", "what helps"], [(limit.text, limit.remedy) for limit in rows])
+
+
+def _attributes(kind: type[Op]) -> str:
+    rows = [(f"`{a.name}`", a.kind, _default(a), a.doc) for a in kind.ATTRS]
+    return table(["attribute", "type", "default", "meaning"], rows)
+
+
+def _presence(field: OperandField) -> str:
+    return "one or more" if field.variadic else "optional" if field.optional else "always"
+
+
+def _default(field: AttrField) -> str:
+    if field.default is MISSING:
+        return "must be given"
+    if field.default is None:
+        return "absent"
+    value = list(field.default) if isinstance(field.default, tuple) else field.default
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+
+
+def _example(op: Op) -> str:
+    """Return a graph of the one op, as the printer has it."""
+    graph = Graph("example", list(dict.fromkeys(op.inputs)))
+    graph.append(op)
+    graph.outputs = list(op.results)
+    if len(op.results) == 1:
+        op.result.name = op.result.name or "y"
+    return print_graph(graph, elide=16).removesuffix("\n")
+
+
+# --- passes and tasks -------------------------------------------------------------------------
+
+
+def _passes() -> str:
+    rows = [(f"`{p.NAME}`", _level(p), sentence(_doc(p)), _options(p)) for p in PIPELINE]
+    return table(["pass", "level", "what it does", "options"], rows)
+
+
+def _level(kind: type[Pass]) -> str:
+    if kind not in GRAPH_PASSES:
+        return "L3"
+    return "L1" if GRAPH_PASSES.index(kind) <= GRAPH_PASSES.index(Quantise) else "L2"
+
+
+def _doc(kind: type[Pass]) -> str | None:
+    module = inspect.getmodule(kind)
+    return module.__doc__ if module else kind.__doc__
+
+
+def _fields(thing: object) -> list[str]:
+    return [f.name for f in fields(thing)] if is_dataclass(thing) else []
+
+
+def _options(kind: type[Pass]) -> str:
+    step = kind()
+    return ", ".join(f"`{name} = {getattr(step, name)}`" for name in _fields(step))
+
+
+def _levels() -> str:
+    columns: dict[str, list[Any]] = {}
+    for level in range(4):
+        for step in npu_passes(level, 100):
+            for name in _fields(step):
+                column = columns.setdefault(f"`{step.NAME}.{name}`", [])
+                column.append(getattr(step, name))
+    shown = {name: values for name, values in columns.items() if len(set(values)) > 1}
+    rows = [(f"`-O{level}`", *(v[level] for v in shown.values())) for level in range(4)]
+    return table(["level", *shown], rows)
+
+
+def _tasks() -> str:
+    kinds = sorted((k for k in REGISTRY.values() if issubclass(k, Task)), key=lambda k: k.OPCODE)
+    rows = [
+        (
+            f"`{kind.NAME}`",
+            ", ".join(f"[{o.name}]" if o.optional else o.name for o in kind.OPERANDS),
+            sentence(kind.__doc__),
+        )
+        for kind in kinds
+    ]
+    return table(["task", "operands ([optional])", "what it does"], rows)
+
+
+# --- text and commands ------------------------------------------------------------------------
+
+_LIMIT_WORDS = {
+    "MAX_CONSTANT_ELEMENTS": "elements of one constant",
+    "MAX_DIM": "a dim",
+    "MAX_RANK": "dims of a type (the device has 4)",
+    "MAX_TENSOR_ELEMENTS": "elements of a tensor",
+    "MAX_TEXT_BYTES": "bytes of a graph text",
+}
+
+
+def _text_limits() -> str:
+    rows = [(_LIMIT_WORDS[name], f"{getattr(limits, name):,}") for name in limits.__all__]
+    return table(["of", "at most"], rows)
+
+
+def _command(group: click.Group, name: str) -> Callable[[], str]:
+    def make() -> str:
+        command = group.commands[name]
+        context = click.Context(command)
+        records = (option.get_help_record(context) for option in command.params)
+        rows = [(f"`{record[0]}`", record[1]) for record in records if record]
+        return table(["option", "what it does"], rows)
+
+    return make
+
+
+COMPILER_REGIONS: dict[str, Callable[[], str]] = {
+    "passes": _passes,
+    "levels": _levels,
+    "tasks": _tasks,
+    "task-attributes": lambda: _attributes(Task),
+    "text-limits": _text_limits,
+    **{f"npuc-{name}": _command(npuc_main, name) for name in npuc_main.commands},
+    **{f"npufw-{name}": _command(npufw_main, name) for name in npufw_main.commands},
+}
