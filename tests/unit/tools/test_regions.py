@@ -8,7 +8,8 @@ from tools.generate import REGIONS
 from tools.reference import ops_page
 from tools.regions import filled, sentence, table
 
-PAGE = "before\n<!-- generated: one -->\nold\n<!-- end -->\nbetween\n<!-- generated: one -->\n<!-- end -->\n"
+_EMPTY = "<!-- generated: one -->\n<!-- end -->\n"
+PAGE = f"before\n<!-- generated: one -->\nold\n<!-- end -->\nbetween\n{_EMPTY}"
 
 
 def test_only_what_stands_between_marks_is_replaced() -> None:
