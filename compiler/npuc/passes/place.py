@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import ClassVar
 
 from npuabi.enums import Space
+from npuabi.geometry import LANES
 from npuabi.target import Target
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Graph, Value
@@ -24,6 +25,10 @@ from npuc.npu.tasks import Conv, Task, View, buffer_type
 from npuc.passes.context import PassContext
 
 __all__ = ["Place", "SramOverflow", "settle"]
+
+
+_SOON = 4
+"""Tasks behind the last use of a buffer within which its memory is better left alone."""
 
 
 class SramOverflow(CompileError):
@@ -96,10 +101,11 @@ class _Streams:
         number = {root: index for index, root in enumerate(roots)}
         for task in tasks:
             self._note(task, number)
+        self._soon = _reused_soon(tasks, requests)
 
     def cost(self, index: int, offset: int, offsets: Sequence[int | None]) -> float:
         """Return words that would wait if buffer *index* lay at *offset*."""
-        total = 0.0
+        total = self._waiting(index, offset, offsets)
         mine = self._banks(offset, self._requests[index].size)
         for other, words in self._together[index].items():
             at = offsets[other]
@@ -111,6 +117,15 @@ class _Streams:
             total += words * max(shared, 0) / wider
         return total
 
+    def _waiting(self, index: int, offset: int, offsets: Sequence[int | None]) -> float:
+        """Return the words of buffers that could be filled only when another is given up."""
+        size, total = self._requests[index].size, 0
+        for other in self._soon[index]:
+            at, extent = offsets[other], self._requests[other].size
+            if at is not None and at < offset + size and offset < at + extent:
+                total += min(size, extent)
+        return total / LANES
+
     def _banks(self, offset: int, size: int) -> tuple[int, int]:
         return offset // self._bank, (offset + size - 1) // self._bank + 1
 
@@ -120,6 +135,24 @@ class _Streams:
         for (a, words_a), (b, words_b) in combinations(known, 2):
             self._together[a][b] += min(words_a, words_b)
             self._together[b][a] += min(words_a, words_b)
+
+
+def _reused_soon(tasks: Sequence[Task], requests: Sequence[Request]) -> dict[int, list[int]]:
+    """Return, for each buffer, those that it gives way to, or that give way to it, too soon.
+
+    One unit is still busy with the first when another could fill the second already.
+    """
+    begins: dict[int, list[int]] = defaultdict(list)
+    for index, request in enumerate(requests):
+        begins[request.first].append(index)
+    soon: dict[int, list[int]] = defaultdict(list)
+    for index, request in enumerate(requests):
+        for moment in range(request.last + 1, min(request.last + 1 + _SOON, len(tasks))):
+            if tasks[moment].UNIT is not tasks[request.last].UNIT:
+                for other in begins[moment]:
+                    soon[index].append(other)
+                    soon[other].append(index)
+    return soon
 
 
 def _rates(task: Task) -> dict[Value, float]:
