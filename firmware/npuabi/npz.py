@@ -2,26 +2,29 @@
 
 Invariant: an array's header is checked before its data is read, no more bytes are read than the
 header says and the limit allows, and nothing is ever unpickled. Refusals are NpzError, a
-ValueError with a text for the user.
+ValueError with a text for the user. Archives are stored or deflated, as numpy writes them: the
+other methods' readers can be told to take gigabytes.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-import tokenize
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.npy import ArrayHeader, NpzError, array_header
+
 __all__ = [
+    "MAX_FILE_BYTES",
     "MAX_FILE_ELEMENTS",
     "ArrayHeader",
     "NpzError",
@@ -35,40 +38,23 @@ __all__ = [
 MAX_FILE_ELEMENTS = 1 << 28
 """Elements that all arrays of one file may hold together."""
 
+MAX_FILE_BYTES = 8 * MAX_FILE_ELEMENTS
+"""Bytes of those elements: a dtype of text may have any size."""
+
 _KEYS_SHOWN = 12
 _MAX_KEYS = 4096
 _CHUNK_BYTES = 1 << 24
-_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-_BAD_HEADER = (
-    ValueError,
-    TypeError,
-    KeyError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    tokenize.TokenError,
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BAD_ARCHIVE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeDecodeError,
 )
-"""What numpy's header reader, which evaluates a literal, raises for bytes that are none."""
-
-_REASON_SHOWN = 80
-
-
-class NpzError(ValueError):
-    """A file of arrays that cannot be read; the text says what and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayHeader:
-    """What an npy header says of its array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[np.generic]
-    fortran: bool
-
-    @property
-    def data_bytes(self) -> int:
-        """Bytes of the elements."""
-        return math.prod(self.shape) * self.dtype.itemsize
+"""What zipfile raises for bytes that are no archive."""
 
 
 @contextmanager
@@ -113,44 +99,27 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """
     keys = array_keys(path) if path.suffix == ".npz" else [None]
     arrays: dict[str, NDArray[Any]] = {}
-    left = MAX_FILE_ELEMENTS
+    elements = octets = 0
     for key in keys:
         label = repr(str(path)) if key is None else f"{key!r} of {str(path)!r}"
         with array_stream(path, str(path), key) as stream:
             header = array_header(stream, label)
-            left -= math.prod(header.shape)
-            if left < 0:
-                raise NpzError(f"{label} makes more than {MAX_FILE_ELEMENTS} elements in the file")
+            elements += math.prod(header.shape)
+            octets += header.data_bytes
+            if elements > MAX_FILE_ELEMENTS or octets > MAX_FILE_BYTES:
+                limit = f"{MAX_FILE_ELEMENTS} elements or {MAX_FILE_BYTES >> 20} MiB"
+                raise NpzError(f"{label} makes more than {limit} in the file")
             arrays[key or ""] = array_of(stream, header, label)
     return arrays
 
 
 def array_of(stream: IO[bytes], header: ArrayHeader, label: str) -> NDArray[Any]:
     """Return the array whose *header* was read from *stream*."""
-    flat = np.frombuffer(_read_exactly(stream, header.data_bytes, label), header.dtype)
+    data = _read_exactly(stream, header.data_bytes, label)
+    flat: NDArray[Any] = np.ndarray((math.prod(header.shape),), header.dtype, buffer=data)
     if header.fortran:
         return flat.reshape(header.shape[::-1]).T
     return flat.reshape(header.shape)
-
-
-def array_header(stream: IO[bytes], label: str) -> ArrayHeader:
-    """Return the npy header at *stream*; refuse pickled objects. *label* is for messages."""
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version not in readers:
-            raise ValueError(f"npy version {version[0]}.{version[1]} is unknown")
-        shape, fortran, dtype = readers[version](stream)
-    except _BAD_HEADER as error:
-        reason = str(error).split("\n", 1)[0][:_REASON_SHOWN]
-        raise NpzError(f"{label} is no sound npy array: {reason}") from error
-    found = ArrayHeader(shape=tuple(map(int, shape)), dtype=dtype, fortran=bool(fortran))
-    if found.dtype.hasobject:
-        raise NpzError(f"{label} holds pickled Python objects, which are never read")
-    return found
 
 
 def _member(archive: zipfile.ZipFile, name: str, key: str | None) -> IO[bytes]:
@@ -161,7 +130,10 @@ def _member(archive: zipfile.ZipFile, name: str, key: str | None) -> IO[bytes]:
         close = difflib.get_close_matches(key, keys, 1)
         hint = f", did you mean {close[0]!r}" if close else ""
         raise NpzError(f"{name!r} has no key {key!r}{hint}: it has {_listed(keys)}")
-    return archive.open(archive.namelist()[keys.index(key)])
+    info = archive.infolist()[keys.index(key)]
+    if info.compress_type not in _METHODS:
+        raise NpzError(f"{key!r} of {name!r} is compressed, but not as numpy does: save it again")
+    return archive.open(info)
 
 
 def _listed(keys: list[str]) -> str:
