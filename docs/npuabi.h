@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x1e7b136c4b3a058b)
+#define NPU_SCHEMA_HASH UINT64_C(0x8ec390a8da8d02ab)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -105,6 +105,7 @@ enum npu_toa_flag {
     NPU_TOA_FLAG_WAIT_DMA_OUT = 0x20,
     NPU_TOA_FLAG_WAIT_MAC = 0x40,
     NPU_TOA_FLAG_WAIT_VECTOR = 0x80,
+    NPU_TOA_FLAG_REAL = 0x100,
 };
 
 enum npu_unit {
@@ -242,7 +243,7 @@ struct npu_toa {
     uint8_t unit; /* engine that does it (Unit) */
     uint8_t precision; /* precision register (Precision) */
     uint8_t mode; /* how the MAC array walks it (Mode) */
-    uint16_t flags; /* clear, write, wide sums, residual; which waits count (ToaFlag) */
+    uint16_t flags; /* clear, write, wide sums, residual; which waits count; real: float64 scales (ToaFlag) */
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */

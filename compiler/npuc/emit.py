@@ -164,7 +164,7 @@ class _Emitter:
         read = task.attributes
         flags = ToaFlag(0)
         for name, flag in (("clear", ToaFlag.CLEAR), ("write", ToaFlag.WRITE),
-                           ("wide", ToaFlag.WIDE)):  # fmt: skip
+                           ("wide", ToaFlag.WIDE), ("real", ToaFlag.REAL)):  # fmt: skip
             if isinstance(task, Conv | Depthwise) and read[name]:
                 flags |= flag
         if isinstance(task, Conv | Depthwise) and task.named("residual") is not None:

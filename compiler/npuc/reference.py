@@ -26,16 +26,20 @@ __all__ = [
     "accumulator_bound",
     "add_codes",
     "average_codes",
+    "average_codes_even",
     "clamp_codes",
     "clamp_real",
     "conv_scales",
     "conv_sums",
     "dequantize_codes",
     "fits_int32",
+    "global_average_codes",
     "multipliers",
     "quantize_codes",
     "requantise",
+    "requantise_real",
     "rescale",
+    "rescale_scale",
     "round_half_away",
     "softmax_codes",
     "softmax_table",
@@ -139,17 +143,50 @@ def requantise(
     return _saturate(scaled + zero_point, clamp)
 
 
+def requantise_real(
+    sums: Array, reals: Sequence[float], zero_point: int, clamp: tuple[int, int]
+) -> Array:
+    """Return int8 codes of (N, O) *sums*, scaled in float64 and rounded half away from zero.
+
+    *reals* are one or O scales. LiteRT's reference FULLY_CONNECTED.
+    """
+    return _saturate(fixedpoint.requantise_real(sums, reals) + zero_point, clamp)
+
+
 def _saturate(values: Array, clamp: tuple[int, int]) -> Array:
     return np.clip(values, *clamp).astype(np.int8)
 
 
 def rescale(
-    codes: Array, source: Quant, target: Quant, clamp: tuple[int, int], rounding: Rounding
+    codes: Array,
+    source: Quant,
+    target: Quant,
+    clamp: tuple[int, int],
+    rounding: Rounding,
+    *,
+    float32: bool = False,
 ) -> Array:
-    """Return the codes in *target*'s parameters of values given in *source*'s."""
+    """Return the codes in *target*'s parameters of values given in *source*'s.
+
+    EVEN dequantises and quantises again, in float32, as ONNX Runtime does for Relu, Clip and
+    QLinearConcat. *float32*: see :func:`rescale_scale`.
+    """
+    if rounding is Rounding.EVEN:
+        real = dequantize_codes(codes, source)
+        return _saturate(quantize_codes(real, target, np.dtype(np.int8), rounding), clamp)
     centred = codes.astype(np.int64) - source.zero_point
-    reals = conv_scales(source.scale, [1.0], target.scale, rounding)
-    return requantise(centred, reals, target.zero_point, clamp, rounding)
+    scale = rescale_scale(source, target, rounding, float32=float32)
+    return requantise(centred, [scale], target.zero_point, clamp, rounding)
+
+
+def rescale_scale(source: Quant, target: Quant, rounding: Rounding, *, float32: bool) -> float:
+    """Return source scale / target scale.
+
+    LiteRT's QUANTIZE divides in float64, its RELU family in float32 (*float32*); EVEN in float32.
+    """
+    if float32 or rounding is Rounding.EVEN:
+        return float(np.float32(source.scale) / np.float32(target.scale))
+    return source.scale / target.scale
 
 
 def add_codes(
@@ -160,7 +197,8 @@ def add_codes(
 ) -> Array:
     """Return the int8 codes of the sum of two operands, each (codes, parameters).
 
-    LiteRT's int8 ADD for DOUBLE and SINGLE; EVEN adds two float32 products and rounds once.
+    LiteRT's int8 ADD for DOUBLE and SINGLE. EVEN is ONNX Runtime's QLinearAdd, where the order of
+    the operands matters: see :func:`_added_even`.
     """
     (_, qa), (_, qb) = operands
     found = fixedpoint.add_parameters(qa.scale, qb.scale, target.scale, rounding)
@@ -170,17 +208,27 @@ def add_codes(
         (found.residual_multiplier, found.residual_shift),
     )
     if rounding is Rounding.EVEN:
-        real, other = (
-            x.astype(np.float32) * fixedpoint.scale_of(multiplier)
-            for x, (multiplier, _) in zip(parts, factors, strict=True)
-        )
-        return _saturate(np.rint(real + other).astype(np.float64) + target.zero_point, clamp)
+        return _saturate(_added_even(operands, target), clamp)
     left, right = (
         fixedpoint.apply(x << found.left_shift, *factor, rounding)
         for x, factor in zip(parts, factors, strict=True)
     )
     total = fixedpoint.apply(left + right, found.output_multiplier, found.output_shift, rounding)
     return _saturate(total + target.zero_point, clamp)
+
+
+def _added_even(operands: Sequence[tuple[Array, Quant]], target: Quant) -> Array:
+    """Return rint(fma(a, ra, fma(b, rb, rest))), rest = zo - fma(za, ra, zb * rb), in float32.
+
+    ra = sa / so, rb = sb / so (MLAS qladd_avx2.cpp).
+    """
+    (a, qa), (b, qb) = operands
+    ra, rb = (np.float32(q.scale) / np.float32(target.scale) for q in (qa, qb))
+    fma = fixedpoint.fused_multiply_add
+    rest = np.float32(target.zero_point) - fma(qa.zero_point, ra, np.float32(qb.zero_point) * rb)
+    with np.errstate(over="ignore", invalid="ignore"):
+        real = np.rint(fma(a, ra, fma(b, rb, rest)))
+    return np.fmin(np.fmax(real, _LOW), _HIGH)
 
 
 def clamp_real(values: Array, clamp: Sequence[float] | None) -> Array:
@@ -216,19 +264,46 @@ def _code(quant: Quant, bound: float, rounding: Rounding) -> int:
     return min(max(whole + quant.zero_point, _LOW), _HIGH)
 
 
-def average_codes(totals: Array, counts: Array, zero_point: int, rounding: Rounding) -> Array:
+def average_codes(totals: Array, counts: Array) -> Array:
     """Return the int8 codes of means, given the exact *totals* of raw codes over *counts* taps.
 
-    DOUBLE and SINGLE divide the raw codes, half away from zero (LiteRT's average pool). EVEN
-    multiplies the centred total by float32 1 / count and rounds half to even.
+    LiteRT's average pool: the raw codes' mean, half away from zero.
     """
     total, count = totals.astype(np.int64), counts.astype(np.int64)
-    if rounding is Rounding.EVEN:
-        centred = (total - zero_point * count).astype(np.float32)
-        mean = centred * (np.float32(1) / count.astype(np.float32))
-        return _saturate(np.rint(mean).astype(np.float64) + zero_point, (_LOW, _HIGH))
     away = np.sign(total) * ((np.abs(total) + count // 2) // count)
     return _saturate(away, (_LOW, _HIGH))
+
+
+def average_codes_even(taps: Array, counts: Array, quant: Quant) -> Array:
+    """Return the int8 codes of the means of float32 *taps* (..., KH, KW), padding 0.
+
+    ONNX Runtime's QLinearAveragePool, all in float32: the taps added one by one, row by row, then
+    rint(sum / count / scale + zero point).
+    """
+    rows, columns = taps.shape[-2:]
+    total = np.zeros(taps.shape[:-2], np.float32)
+    for row in range(rows):
+        for column in range(columns):
+            total = total + taps[..., row, column]
+    steps = total / counts.astype(np.float32) / np.float32(quant.scale)
+    return _saturate(np.rint(steps + np.float32(quant.zero_point)), (_LOW, _HIGH))
+
+
+def global_average_codes(x: Array, quant: Quant, rounding: Rounding) -> Array:
+    """Return the int8 codes of each channel's mean over rows and columns, (N, C, 1, 1).
+
+    EVEN is ONNX Runtime's QLinearGlobalAveragePool: the centred total times scale / (scale *
+    count), in float32, rounded, then the zero point.
+    """
+    totals = x.astype(np.int64).sum(axis=(2, 3), keepdims=True)
+    count = x.shape[2] * x.shape[3]
+    if rounding is not Rounding.EVEN:
+        return average_codes(totals, np.array(count))
+    scale = np.float32(quant.scale)
+    mean = (totals - quant.zero_point * count).astype(np.float32) * (
+        scale / (scale * np.float32(count))
+    )
+    return _saturate(np.rint(mean).astype(np.int64) + quant.zero_point, (_LOW, _HIGH))
 
 
 def softmax_table(scale: float) -> NDArray[np.float32]:

@@ -174,3 +174,4 @@ class ToaFlag(IntFlag):
     WAIT_DMA_OUT = 1 << 5
     WAIT_MAC = 1 << 6
     WAIT_VECTOR = 1 << 7
+    REAL = 1 << 8

@@ -31,12 +31,16 @@ __all__ = [
     "apply",
     "exp_on_negative_values",
     "float_bits",
+    "fused_multiply_add",
     "get_reciprocal",
     "multiplier_of",
     "one_over_one_plus_x",
     "quantize_multiplier",
+    "real_of",
+    "real_words",
     "requantise",
     "requantise_even",
+    "requantise_real",
     "rescale_to_q12",
     "round_half_away",
     "rounding_divide_by_pot",
@@ -104,6 +108,18 @@ def scale_of(multiplier: Any) -> NDArray[np.float32]:
     return np.asarray(multiplier, np.int64).astype(np.int32).view(np.float32)
 
 
+def real_words(real: float) -> tuple[int, int]:
+    """Return the low and the high word of float64 *real*, as signed 32-bit ints."""
+    low, high = np.array([real], "<f8").view("<i4").tolist()
+    return low, high
+
+
+def real_of(low: Any, high: Any) -> NDArray[np.float64]:
+    """Return the float64 numbers of such words."""
+    words = np.stack(np.broadcast_arrays(low, high), axis=-1).astype("<i4")
+    return np.ascontiguousarray(words).view("<f8")[..., 0].astype(np.float64)
+
+
 # --- requantisation ---------------------------------------------------------------------------
 
 
@@ -153,6 +169,41 @@ def requantise_even(acc: Any, scale: Any) -> Ints:
         real = np.asarray(acc, np.int64).astype(np.float32) * factor
     held = np.clip(np.rint(real), np.float32(INT32_MIN), np.float32(_EVEN_MAX))
     return np.asarray(held, np.int64)
+
+
+def requantise_real(acc: Any, scale: Any) -> Ints:
+    """Return float64(acc) * *scale* rounded half away from zero, held within the int32 range.
+
+    LiteRT's reference FULLY_CONNECTED. *acc* lies below 2^53, *scale* is float64. Raises AbiError
+    (BAD_MULTIPLIER) for a scale that is negative or not finite.
+    """
+    factor = np.asarray(scale, np.float64)
+    if not (np.isfinite(factor) & (factor >= 0)).all():
+        raise AbiError(ErrorCode.BAD_MULTIPLIER, "a float64 scale is negative or not finite")
+    with np.errstate(over="ignore"):
+        real = np.asarray(np.asarray(acc, np.int64).astype(np.float64) * factor)
+    held = np.clip(real, float(INT32_MIN), float(INT32_MAX))
+    return np.asarray(round_half_away(held), np.int64)
+
+
+def fused_multiply_add(a: Any, b: Any, c: Any) -> NDArray[np.float32]:
+    """Return float32 a * b + c, rounded once. *a* is a whole number below 2^29, b and c float32.
+
+    The product is exact in float64; where the sum is not, its last bit is made odd on the side of
+    the truth, so that the rounding to float32 sees no false tie (Boldo and Melquiond, 2008).
+    """
+    product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
+    added = np.asarray(c, np.float64)
+    total = np.asarray(product + added)
+    back = total - product
+    error = (product - (total - back)) + (added - back)
+    if error.any():
+        even = total.view(np.int64) & 1 == 0
+        inexact = np.isfinite(error) & (error != 0) & even
+        nearer = np.nextafter(total, np.copysign(np.inf, error))
+        total = np.where(inexact, nearer, total)
+    with np.errstate(over="ignore"):
+        return np.asarray(total, np.float32)
 
 
 def saturating_left_shift(x: Any, shift: Any) -> Ints:

@@ -141,7 +141,9 @@ class Toa(Record):
     unit: Unit = enum8(Unit, "engine that does it")
     precision: Precision = enum8(Precision, "precision register")
     mode: Mode = enum8(Mode, "how the MAC array walks it")
-    flags: ToaFlag = flags16(ToaFlag, "clear, write, wide sums, residual; which waits count")
+    flags: ToaFlag = flags16(
+        ToaFlag, "clear, write, wide sums, residual; which waits count; real: float64 scales"
+    )
     op: int = u16("index of the op it came from in the source map")
     tensors: tuple[int, ...] = u32s(5, "input, weights, parameters, residual, output")
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")

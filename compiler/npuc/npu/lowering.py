@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from npuabi.enums import Layout
-from npuabi.fixedpoint import add_parameters
+from npuabi.fixedpoint import add_parameters, real_words
 from npuabi.geometry import LANES, device_dims
 from npuabi.records import OpParams
 from npuc.ir.core import Array, Op, Value
@@ -23,7 +23,7 @@ from npuc.npu.builder import Builder, op_params
 from npuc.npu.pack import pack_blocks, pack_bricks, pack_depthwise, pack_taps
 from npuc.npu.regions import Box, root_of, whole
 from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, View, buffer_type
-from npuc.reference import clamp_codes, conv_scales, fits_int32, multipliers
+from npuc.reference import clamp_codes, conv_scales, fits_int32, multipliers, rescale_scale
 from npuc.window import Window
 
 __all__ = [
@@ -62,7 +62,7 @@ class Product:
     """A convolution (or dense layer) on codes, ready to be packed.
 
     ``weights`` are int8 OIHW with I = C / group; ``inner`` and ``inner_clamp`` describe the result
-    before a residual is added.
+    before a residual is added. ``real`` says that scales stay float64.
     """
 
     op: Op
@@ -77,6 +77,7 @@ class Product:
     residual: Value | None = None
     inner: Quant | None = None
     inner_clamp: Sequence[float] | None = None
+    real: bool = False
 
 
 def lower_product(builder: Builder, product: Product) -> None:
@@ -167,6 +168,7 @@ def _micro_ops(builder: Builder, product: Product) -> dict[str, Any]:
         "pads": window.pads,
         "clamp": clamp_codes(quant_at(product.result), product.clamp, builder.rounding),
         "wide": not fits_int32(product.weights, product.bias, reach),
+        "real": product.real,
     }
 
 
@@ -179,7 +181,7 @@ def _params(builder: Builder, product: Product, outputs: Span) -> Value:
     if len(scales) == 1:
         scales *= channels
     reals = conv_scales(source.scale, scales, inner.scale, builder.rounding)
-    multiplier, shift = multipliers(reals, builder.rounding)
+    multiplier, shift = _scale_words(builder, product, reals)
     bias = np.zeros(channels, np.int64) if product.bias is None else product.bias
     chosen = slice(*outputs)
     blocks = pack_blocks(bias[chosen], multiplier[chosen], shift[chosen])
@@ -192,6 +194,13 @@ def _params(builder: Builder, product: Product, outputs: Span) -> Value:
     if product.residual is not None:
         fields |= _residual_fields(builder, product, inner, final)
     return builder.params(op_params(**fields), blocks)
+
+
+def _scale_words(builder: Builder, product: Product, reals: list[float]) -> tuple[Array, Array]:
+    if not product.real:
+        return multipliers(reals, builder.rounding)
+    words = np.array([real_words(real) for real in reals], np.int64)
+    return words[:, 0], words[:, 1]
 
 
 def _residual_fields(
@@ -227,12 +236,22 @@ def _add_fields(builder: Builder, a: Quant, b: Quant, result: Quant) -> dict[str
 
 
 def lower_rescale(
-    builder: Builder, op: Op, x: Value, target: Value, result: Quant, clamp: tuple[int, int]
+    builder: Builder,
+    op: Op,
+    x: Value,
+    target: Value,
+    result: Quant,
+    clamp: tuple[int, int],
+    *,
+    float32: bool = False,
 ) -> None:
-    """Append a RESCALE of L2 value *x* into the buffer *target*, whose parameters are *result*."""
+    """Append a RESCALE of L2 value *x* into the buffer *target*, whose parameters are *result*.
+
+    *float32* divides the scales in float32, as :func:`npuc.reference.rescale_scale` says.
+    """
     source = quant_at(x)
-    reals = conv_scales(source.scale, [1.0], result.scale, builder.rounding)
-    multiplier, shift = multipliers(reals, builder.rounding)
+    real = rescale_scale(source, result, builder.rounding, float32=float32)
+    multiplier, shift = multipliers([real], builder.rounding)
     params = op_params(
         input_zero_point=source.zero_point,
         output_zero_point=result.zero_point,

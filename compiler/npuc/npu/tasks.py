@@ -103,6 +103,7 @@ class Task(Op):
         AttrField("clear", "starts sums from the bias", AttrKind.BOOL, True),
         AttrField("write", "requantises and stores", AttrKind.BOOL, True),
         AttrField("wide", "sums in int64", AttrKind.BOOL, False),
+        AttrField("real", "scales in float64", AttrKind.BOOL, False),
         AttrField("waits", "TOAs finished by DMA-in, DMA-out, MAC, vector; -1: none",
                   AttrKind.INTS, (-1, -1, -1, -1)),
     )  # fmt: skip

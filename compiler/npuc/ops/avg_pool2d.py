@@ -16,7 +16,7 @@ from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import Type
 from npuc.npu.builder import Builder
 from npuc.npu.lowering import lower_pool
-from npuc.npu.tasks import AvgPool
+from npuc.npu.tasks import AvgPool, GlobalAvgPool
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON, WINDOW
 from npuc.ops.quantised import (
@@ -37,10 +37,18 @@ from npuc.ops.shapes import (
     pool_shape,
     window_of,
 )
-from npuc.reference import average_codes, window_views
+from npuc.reference import (
+    average_codes,
+    average_codes_even,
+    dequantize_codes,
+    global_average_codes,
+    window_views,
+)
 from npuc.window import Window
 
 __all__ = ["AvgPool2d"]
+
+_POINT = Window(kernel=(1, 1))
 
 
 @op("avg_pool2d")
@@ -64,6 +72,12 @@ class AvgPool2d(Op):
         """Kernel, strides, dilations and the pads that auto_pad comes to."""
         return window_of(self, self.kernel_shape, self.x.tensor.shape[2:])
 
+    @property
+    def covers_the_plane(self) -> bool:
+        """Whether the one window is the whole input: then the bits are global_avg_pool's."""
+        window = self.window
+        return window.kernel == self.x.tensor.shape[2:] and not any(window.pads)
+
     def infer(self) -> Sequence[Type]:
         """Return (N, C, OH, OW)."""
         require_dtypes(self.x)
@@ -84,15 +98,23 @@ class AvgPool2d(Op):
         counts = rows[:, None] * columns
         if not is_quantised(self.x):
             return (window_views(x.astype(np.float64), window, 0.0).sum(axis=(4, 5)) / counts,)
-        zero_point = quant_of(self.x).zero_point
+        quant = quant_of(self.x)
+        if self.covers_the_plane:
+            return (global_average_codes(x, quant, rounding),)
+        if rounding is Rounding.EVEN:
+            taps = window_views(dequantize_codes(x, quant), window, 0)
+            return (average_codes_even(taps, counts, quant),)
+        zero_point = quant.zero_point
         # Padding adds nothing to the centred sum; as a raw code a counted tap is the zero point.
         centred = window_views(x.astype(np.int64) - zero_point, window, 0).sum(axis=(4, 5))
-        return (average_codes(centred + zero_point * counts, counts, zero_point, rounding),)
+        return (average_codes(centred + zero_point * counts, counts),)
 
     def lower(self, builder: Builder) -> None:
         """Append an average pool task; ``groups`` 1 counts padded taps."""
+        if self.covers_the_plane:
+            return lower_pool(builder, GlobalAvgPool, self, self.x, self.result, _POINT)
         counted = int(self.count_include_pad)
-        lower_pool(builder, AvgPool, self, self.x, self.result, self.window, groups=counted)
+        return lower_pool(builder, AvgPool, self, self.x, self.result, self.window, groups=counted)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -1,6 +1,7 @@
 """dense: a fully connected layer, y = x @ weights.T + bias, with a fused activation.
 
-Quantised as a convolution of one pixel: the same sums, scales and clamps.
+Quantised as a convolution of one pixel: the same sums and clamps. Rounding double keeps the scale
+in float64, as LiteRT's reference kernel does; the other modes scale as conv2d does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from npuc.ops.quantised import (
     require_weights,
 )
 from npuc.ops.shapes import require_rank, text
-from npuc.reference import clamp_codes, clamp_real, conv_scales, fits_int32, requantise
+from npuc.reference import (
+    clamp_codes,
+    clamp_real,
+    conv_scales,
+    fits_int32,
+    requantise,
+    requantise_real,
+)
 from npuc.window import Window
 
 __all__ = ["Dense"]
@@ -93,6 +101,8 @@ class Dense(Op):
             sums += bias.astype(np.int64)
         scales = conv_scales(source.scale, quant_of(self.weights).scales, target.scale, rounding)
         limits = clamp_codes(target, self.clamp, rounding)
+        if rounding is Rounding.DOUBLE:
+            return requantise_real(sums, scales, target.zero_point, limits)
         reach = (-128 - source.zero_point, 127 - source.zero_point)
         wide = not fits_int32(weights, bias, reach)
         return requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
@@ -109,6 +119,7 @@ class Dense(Op):
             bias=None if self.bias is None else constant_array(self, self.bias, "bias"),
             window=Window(kernel=(1, 1)),
             clamp=self.clamp,
+            real=builder.rounding is Rounding.DOUBLE,
         )
         lower_product(builder, product)
 

@@ -24,7 +24,7 @@ from npuc.ops.quantised import (
     require_tied,
 )
 from npuc.ops.shapes import require_rank, text
-from npuc.reference import average_codes
+from npuc.reference import global_average_codes
 from npuc.window import Window
 
 __all__ = ["GlobalAvgPool"]
@@ -59,9 +59,7 @@ class GlobalAvgPool(Op):
         x = np.asarray(operands[0])
         if not is_quantised(self.x):
             return (x.astype(np.float64).mean(axis=(2, 3), keepdims=True),)
-        totals = x.astype(np.int64).sum(axis=(2, 3), keepdims=True)
-        count = np.array(x.shape[2] * x.shape[3])
-        return (average_codes(totals, count, quant_of(self.x).zero_point, rounding),)
+        return (global_average_codes(x, quant_of(self.x), rounding),)
 
     def lower(self, builder: Builder) -> None:
         """Append a global average pool task."""

@@ -55,13 +55,14 @@ class Relu(Op):
             return (np.maximum(x.astype(np.float64), 0.0),)
         target = quant_of(self.result)
         limits = clamp_codes(target, _RANGE, rounding)
-        return (rescale(x, quant_of(self.x), target, limits, rounding),)
+        return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True),)
 
     def lower(self, builder: Builder) -> None:
         """Append a rescale that clamps at zero."""
         target = quant_of(self.result)
         clamp = clamp_codes(target, _RANGE, builder.rounding)
-        lower_rescale(builder, self, self.x, builder.result_of(self.result), target, clamp)
+        result = builder.result_of(self.result)
+        lower_rescale(builder, self, self.x, result, target, clamp, float32=True)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

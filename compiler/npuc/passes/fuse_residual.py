@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from npuabi.enums import DType
+from npuabi.enums import DType, Rounding
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.add import Add
 from npuc.ops.conv2d import Conv2d
@@ -34,12 +34,17 @@ class FuseResidual:
         order = {op: number for number, op in enumerate(graph.ops)}
         for op in graph.ops:
             if isinstance(op, Add):
-                _fuse(graph, op, order)
+                _fuse(graph, op, order, ordered=context.rounding is Rounding.EVEN)
 
 
-def _fuse(graph: Graph, add: Op, order: dict[Op, int]) -> None:
-    """Fuse the later of the add's convolutions, so that the other result is there to be read."""
-    found = [v.owner for v in add.inputs if _fusable(graph, add, v)]
+def _fuse(graph: Graph, add: Op, order: dict[Op, int], *, ordered: bool) -> None:
+    """Fuse the later of the add's convolutions, so that the other result is there to be read.
+
+    *ordered* allows the first operand's only.
+    """
+    # The fused op adds the residual to its own result, in this order; rounding even minds.
+    inputs = add.inputs[:1] if ordered else add.inputs
+    found = [v.owner for v in inputs if _fusable(graph, add, v)]
     convs = [op for op in found if isinstance(op, Conv2d)]
     if not convs:
         return

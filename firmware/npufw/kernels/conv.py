@@ -16,8 +16,15 @@ from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import pixels
-from npufw.kernels.params import channel_blocks, head
-from npufw.kernels.requant import clamp_fits, conv_parameters, held, residual_fits, written
+from npufw.kernels.params import head
+from npufw.kernels.requant import (
+    clamp_fits,
+    conv_parameters,
+    held,
+    residual_fits,
+    step_blocks,
+    written,
+)
 from npufw.kernels.sums import cuts_of, exact_product
 from npufw.kernels.window import exact_window, padded
 
@@ -31,7 +38,7 @@ _WEIGHTS_OF = {Layout.NCHW16C: Layout.OIHW16I16O, Layout.NHWC: Layout.OIHW16O}
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     params = head(arrays.parameters, step.where)
-    blocks = channel_blocks(arrays.parameters, step.output.dims[1], step.where)
+    blocks = step_blocks(step, arrays)
     weights = _matrix(arrays.weights, step)
     zero = params.input_zero_point
     padding = padded(pixels(arrays.input, step.input), step.toa.pads, zero, np.float32)

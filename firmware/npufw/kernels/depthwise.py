@@ -11,8 +11,15 @@ from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import pixels
-from npufw.kernels.params import channel_blocks, head
-from npufw.kernels.requant import clamp_fits, conv_parameters, held, residual_fits, written
+from npufw.kernels.params import head
+from npufw.kernels.requant import (
+    clamp_fits,
+    conv_parameters,
+    held,
+    residual_fits,
+    step_blocks,
+    written,
+)
 from npufw.kernels.sums import EXACT
 from npufw.kernels.window import exact_window, padded, same_batch_and_channels
 
@@ -23,7 +30,7 @@ _PRODUCT = 255 * 128
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
     params = head(arrays.parameters, step.where)
-    blocks = channel_blocks(arrays.parameters, step.output.dims[1], step.where)
+    blocks = step_blocks(step, arrays)
     # The zero point is subtracted first, so pads are 0; up to 514 taps are exact in float32,
     # and any number (at most 255 x 255) in float64.
     kh, kw = step.toa.kernel

@@ -1,4 +1,8 @@
-"""GLOBAL_AVG_POOL: the mean code of each channel, rounded as AVG_POOL rounds."""
+"""GLOBAL_AVG_POOL: the mean code of each channel.
+
+DOUBLE and SINGLE round as AVG_POOL does. EVEN is ONNX Runtime's QLinearGlobalAveragePool:
+rint(float32(sum(q - zp)) * (scale / (scale * count))) + zp, the scales in float32.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import Opcode, Unit
+from npuabi.enums import Opcode, Rounding, Unit
 from npuabi.errors import ErrorCode
-from npufw.kernels.avg_pool import mean_codes
+from npuabi.records import OpParams
+from npufw.kernels.avg_pool import mean_away
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import pixels
-from npufw.kernels.params import head
+from npufw.kernels.params import head, positive_scale
 from npufw.kernels.requant import clamp_fits, clamped
 from npufw.kernels.vector import BRICKS, I8, I32, PLAIN, head_only
 
@@ -20,11 +25,21 @@ __all__ = ["GLOBAL_AVG_POOL"]
 
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
-    zero = head(arrays.parameters, step.where).input_zero_point
+    params = head(arrays.parameters, step.where)
     values = pixels(arrays.input, step.input)
     count = np.array(values.shape[1] * values.shape[2], np.int64)
-    sums = values.sum(axis=(1, 2), dtype=np.int64) - count * zero
-    return clamped(mean_codes(sums, count, zero, step.rounding), step)[:, :, None, None]
+    sums = values.sum(axis=(1, 2), dtype=np.int64)
+    means = _even(sums, count, step, params) if step.rounding is Rounding.EVEN else None
+    return clamped(mean_away(sums, count) if means is None else means, step)[:, :, None, None]
+
+
+def _even(
+    sums: NDArray[np.int64], count: NDArray[np.int64], step: Step, params: OpParams
+) -> NDArray[Any]:
+    into, out = (positive_scale(s, step) for s in (params.input_scale, params.output_scale))
+    factor = into / (out * count.astype(np.float32))
+    centred = (sums - count * params.input_zero_point).astype(np.float32)
+    return np.asarray(np.rint(centred * factor) + params.output_zero_point)
 
 
 def _one_pixel(step: Step) -> Fault:

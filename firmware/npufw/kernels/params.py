@@ -1,8 +1,8 @@
 """Reading a parameters tensor: the OpParams head, then the channels' blocks.
 
 A convolution's parameters are int32: 16 words of OpParams, then for every 16 output channels
-bias[16], multiplier[16], shift[16]. The values come from memory at run time, so their ranges are
-checked here and not at boot.
+bias[16], multiplier[16], shift[16] (low and high word of a float64 scale where the TOA says real).
+The values come from memory at run time, so their ranges are checked here and not at boot.
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ from npuabi.fixedpoint import INT32_MIN, MAX_SHIFT, MIN_SHIFT
 from npuabi.geometry import LANES
 from npuabi.records import OpParams
 from npufw.errors import FirmwareError
+from npufw.kernels.base import Step
 
-__all__ = ["HEAD_WORDS", "ChannelBlocks", "channel_blocks", "conv_words", "head"]
+__all__ = [
+    "HEAD_WORDS",
+    "ChannelBlocks",
+    "channel_blocks",
+    "conv_words",
+    "head",
+    "positive_scale",
+]
 
 HEAD_WORDS = OpParams.SIZE // 4
 """int32 words of the OpParams head."""
@@ -60,6 +68,15 @@ def head(words: NDArray[Any], where: str) -> OpParams:
     return params
 
 
+def positive_scale(value: float, step: Step) -> np.float32:
+    """Return a scale of the head as float32; FirmwareError BAD_MULTIPLIER unless positive."""
+    scale = np.float32(value)
+    if not 0 < scale < np.inf:
+        text = f"{step.where}: parameters: a scale is {scale}, expected above 0 and finite"
+        raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
+    return scale
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelBlocks:
     """Bias, multiplier and shift of each output channel, int64 arrays of shape (O,)."""
@@ -69,14 +86,17 @@ class ChannelBlocks:
     shift: NDArray[np.int64]
 
 
-def channel_blocks(words: NDArray[Any], channels: int, where: str) -> ChannelBlocks:
+def channel_blocks(words: NDArray[Any], channels: int, where: str, *, real: bool) -> ChannelBlocks:
     """Return the blocks that follow the head, for *channels* output channels.
 
-    Raises FirmwareError BAD_MULTIPLIER when a shift is out of range.
+    *real* says that multiplier and shift are the words of a float64 scale. Raises FirmwareError
+    BAD_MULTIPLIER when a shift is out of range.
     """
     blocks = words.reshape(-1)[HEAD_WORDS:].reshape(-1, 3, LANES).astype(np.int64)
     bias, multiplier, shift = (blocks[:, i].reshape(-1)[:channels] for i in range(3))
     low, high = _SHIFTS
+    if real:
+        return ChannelBlocks(bias=bias, multiplier=multiplier, shift=shift)
     if shift.min() < low or shift.max() > high:
         text = f"{where}: parameters: a channel's shift is outside {low} to {high}"
         raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)

@@ -1,4 +1,4 @@
-"""Reducing windows along rows, then along columns: max and sum are separable."""
+"""Reducing windows: max and exact sums along rows, then columns; float sums tap by tap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from npufw.kernels.base import Step
 
-__all__ = ["counts", "overhang", "reduced"]
+__all__ = ["added_row_by_row", "counts", "overhang", "reduced"]
 
 
 def overhang(step: Step) -> tuple[int, int, int, int]:
@@ -34,6 +34,18 @@ def reduced(values: NDArray[Any], step: Step, join: np.ufunc) -> NDArray[Any]:
             join(total, tap, out=total)
         values = total
     return values
+
+
+def added_row_by_row(values: NDArray[np.float32], step: Step) -> NDArray[np.float32]:
+    """Return the sum of each window of N, H, W, C *values*, its taps added in row-major order."""
+    (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
+    n, c, oh, ow = step.output.dims
+    total = np.zeros((n, oh, ow, c), np.float32)
+    for top in _offsets(kh, dh):
+        rows = values[:, top : top + (oh - 1) * sh + 1 : sh]
+        for left in _offsets(kw, dw):
+            total += rows[:, :, left : left + (ow - 1) * sw + 1 : sw]
+    return total
 
 
 def counts(step: Step, axis: int, *, pads_count: bool) -> NDArray[np.int64]:

@@ -19,9 +19,9 @@ from npufw.kernels.layout import load
 from npufw.kernels.params import head
 from npufw.kernels.vector import ACTIVATIONS, F32, I8, I32, PLAIN, head_only, same_dims
 
-__all__ = ["QUANTIZE"]
+__all__ = ["BEYOND", "QUANTIZE"]
 
-_BEYOND = np.float32(512)
+BEYOND = np.float32(512)
 """Larger than any code less any zero point, so clamping to it first changes no result."""
 
 
@@ -33,7 +33,7 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
         raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
     with np.errstate(over="ignore"):
         real = load(arrays.input, step.input).astype(np.float32) / scale
-    real = np.clip(real, -_BEYOND, _BEYOND)
+    real = np.clip(real, -BEYOND, BEYOND)
     whole = np.rint(real) if step.rounding is Rounding.EVEN else round_half_away(real)
     # A NaN can only come from memory that nothing wrote: it becomes the zero point.
     codes = np.nan_to_num(whole).astype(np.int64) + params.output_zero_point

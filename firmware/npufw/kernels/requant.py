@@ -9,14 +9,22 @@ from numpy.typing import NDArray
 
 from npuabi.enums import ToaFlag
 from npuabi.errors import ErrorCode
-from npuabi.fixedpoint import apply
+from npuabi.fixedpoint import apply, real_of, requantise_real
 from npuabi.records import OpParams
 from npufw.kernels import residual
 from npufw.kernels.base import Arrays, Fault, Step, dims_text
 from npufw.kernels.layout import pixels
-from npufw.kernels.params import ChannelBlocks, conv_words
+from npufw.kernels.params import ChannelBlocks, channel_blocks, conv_words
 
-__all__ = ["clamp_fits", "clamped", "conv_parameters", "held", "residual_fits", "written"]
+__all__ = [
+    "clamp_fits",
+    "clamped",
+    "conv_parameters",
+    "held",
+    "residual_fits",
+    "step_blocks",
+    "written",
+]
 
 _INT8 = (-128, 127)
 
@@ -42,8 +50,7 @@ def written(
     sums: NDArray[np.int64], step: Step, arrays: Arrays, params: OpParams, blocks: ChannelBlocks
 ) -> NDArray[np.int8]:
     """Return the output of N, H, W, C *sums*: requantise, add the residual if any, clamp."""
-    wide = bool(step.toa.flags & ToaFlag.WIDE)
-    scaled = apply(sums, blocks.multiplier, blocks.shift, step.rounding, wide=wide)
+    scaled = _scaled(sums, step, blocks)
     if not step.toa.flags & ToaFlag.RESIDUAL:
         scaled += params.output_zero_point
         return clamped(scaled, step)
@@ -52,6 +59,19 @@ def written(
     other = pixels(arrays.residual, step.operand("residual"))
     scaling = residual.first(params, params.inner_zero_point), residual.second(params)
     return clamped(residual.add(inner, other, scaling, params, step.rounding), step)
+
+
+def step_blocks(step: Step, arrays: Arrays) -> ChannelBlocks:
+    """Return bias and scales of the step's output channels."""
+    real = bool(step.toa.flags & ToaFlag.REAL)
+    return channel_blocks(arrays.parameters, step.output.dims[1], step.where, real=real)
+
+
+def _scaled(sums: NDArray[np.int64], step: Step, blocks: ChannelBlocks) -> NDArray[np.int64]:
+    if step.toa.flags & ToaFlag.REAL:
+        return requantise_real(sums, real_of(blocks.multiplier, blocks.shift))
+    wide = bool(step.toa.flags & ToaFlag.WIDE)
+    return apply(sums, blocks.multiplier, blocks.shift, step.rounding, wide=wide)
 
 
 def clamp_fits(step: Step) -> Fault:

@@ -1,7 +1,8 @@
-"""The ADD of two int8 operands: LiteRT's three multipliers, or float32 when rounding is EVEN.
+"""The ADD of two int8 operands: LiteRT's three multipliers, or fused float32 when rounding is EVEN.
 
 ADD and a convolution's fused residual both end here. An int8 operand has 256 codes, so its scaled
-value is looked up in a table computed by the same rule.
+value is looked up in a table computed by the same rule. EVEN is ONNX Runtime's QLinearAdd, whose
+last bit depends on the order of the operands: rint(fma(a, ra, fma(b, rb, rest))).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import Rounding
 from npuabi.errors import AbiError, ErrorCode
-from npuabi.fixedpoint import apply, scale_of
+from npuabi.fixedpoint import apply, fused_multiply_add, scale_of
 from npuabi.records import OpParams
 
 __all__ = ["CODES", "Operand", "add", "first", "second", "table_index"]
@@ -52,9 +53,7 @@ def add(
 ) -> NDArray[np.int64]:
     """Return the unclamped sum, output zero point included, of int8 codes that broadcast."""
     if rounding is Rounding.EVEN:
-        with np.errstate(over="ignore"):
-            real = np.rint(_real(a, scaling[0]) + _real(b, scaling[1]))
-        return np.asarray(np.clip(real, -_FAR, _FAR).astype(np.int64) + params.output_zero_point)
+        return _even(a, b, scaling, np.float32(params.output_zero_point))
     shifted = params.left_shift
     total = _scaled(a, scaling[0], shifted, rounding) + _scaled(b, scaling[1], shifted, rounding)
     out = apply(total, params.output_multiplier, params.output_shift, rounding)
@@ -69,12 +68,22 @@ def _scaled(
     return np.asarray(table[table_index(codes)])
 
 
-def _real(codes: NDArray[Any], operand: Operand) -> NDArray[np.float32]:
-    zero_point, multiplier, _ = operand
-    scale = scale_of(multiplier)
+def _even(
+    a: NDArray[Any], b: NDArray[Any], scaling: tuple[Operand, Operand], zero: np.float32
+) -> NDArray[np.int64]:
+    (za, ra), (zb, rb) = ((operand[0], _factor(operand)) for operand in scaling)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rest = zero - fused_multiply_add(za, ra, np.float32(zb) * rb)
+        partial = fused_multiply_add(CODES, rb, rest)[table_index(b)]
+        real = np.rint(fused_multiply_add(a, ra, partial))
+    # What is no number came from scales beyond all use; it ends at the low clamp.
+    return np.fmin(np.fmax(real, -_FAR), _FAR).astype(np.int64)
+
+
+def _factor(operand: Operand) -> np.float32:
+    scale = np.float32(scale_of(operand[1]))
     if not 0 <= scale < np.inf:
         raise AbiError(
             ErrorCode.BAD_MULTIPLIER, f"a float32 scale is {scale}, below 0 or not finite"
         )
-    table = (CODES - zero_point).astype(np.float32) * scale
-    return np.asarray(table[table_index(codes)], np.float32)
+    return scale

@@ -19,10 +19,14 @@ from npuabi.fixedpoint import (
     apply,
     exp_on_negative_values,
     float_bits,
+    fused_multiply_add,
     get_reciprocal,
     multiplier_of,
     one_over_one_plus_x,
     quantize_multiplier,
+    real_of,
+    real_words,
+    requantise_real,
     rescale_to_q12,
     round_half_away,
     rounding_divide_by_pot,
@@ -30,6 +34,7 @@ from npuabi.fixedpoint import (
     softmax_parameters,
     srdhm,
 )
+from tests.exact import fma
 
 DOUBLE, SINGLE, EVEN = Rounding.DOUBLE, Rounding.SINGLE, Rounding.EVEN
 EDGES = (INT32_MIN, INT32_MIN + 1, -(1 << 30), -1, 0, 1, 1 << 30, INT32_MAX - 1, INT32_MAX)
@@ -340,3 +345,49 @@ def test_a_reciprocal_times_its_number_is_one(x: int) -> None:
 
 def test_a_sum_of_one_in_q12_is_a_half_million() -> None:
     assert rescale_to_q12(INT32_MAX) == 1 << 19
+
+
+# --- float rules ----------------------------------------------------------------------------------
+
+singles = st.floats(width=32, min_value=-(2.0**40), max_value=2.0**40)
+
+
+@given(st.integers(-255, 255), singles, singles)
+@settings(max_examples=400)
+def test_a_fused_multiply_add_rounds_once(a: int, b: float, c: float) -> None:
+    assert fused_multiply_add(a, np.float32(b), np.float32(c)) == fma(a, b, c)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("tail", [2.0**-60, -(2.0**-60)])
+def test_a_tie_of_float32_that_float64_cannot_see_past_is_broken_by_the_tail(
+    tail: float, sign: int
+) -> None:
+    half = np.float32((1 + 2.0**-23) / 2 + 2.0**-24)
+    b, c = np.float32(sign * tail), np.float32(sign * (1 + 2.0**-23))
+    assert fused_multiply_add(1, b, c) == fma(1, float(b), float(c))
+    large = sign * (1 + 2.0**-22) * 2.0**23
+    for middle in (0.5, 1.5, -0.5):
+        odd = fused_multiply_add(3, np.float32(sign * half), np.float32(large + middle))
+        assert odd == fma(3, float(np.float32(sign * half)), float(np.float32(large + middle)))
+
+
+@given(st.floats(min_value=0, allow_infinity=False))
+def test_two_words_hold_a_float64(real: float) -> None:
+    low, high = real_words(real)
+    assert INT32_MIN <= min(low, high) <= max(low, high) <= INT32_MAX
+    assert real_of(np.array([low, 0]), np.array([high, 0])).tolist() == [real, 0.0]
+
+
+@given(int32, st.floats(min_value=0, max_value=2.0**20))
+def test_a_float64_scale_rounds_the_float64_product_half_away(acc: int, real: float) -> None:
+    product = Fraction(float(acc) * real)
+    away = math.floor(abs(product) + Fraction(1, 2)) * (1 if acc >= 0 else -1)
+    assert int(requantise_real(acc, real)) == min(max(away, INT32_MIN), INT32_MAX)
+
+
+@pytest.mark.parametrize("real", [-1.0, math.nan, math.inf])
+def test_a_float64_scale_that_is_none_is_refused(real: float) -> None:
+    with pytest.raises(AbiError) as refusal:
+        requantise_real(1, real)
+    assert refusal.value.code is ErrorCode.BAD_MULTIPLIER

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from npuabi.enums import Layout, Opcode, Rounding, ToaFlag
 from npuabi.errors import AbiError, ErrorCode
-from npuabi.fixedpoint import add_parameters, multiplier_of
+from npuabi.fixedpoint import add_parameters, multiplier_of, real_words
 from npufw.kernels.base import Sums
 from npufw.kernels.sums import EXACT, cuts_of, exact_product
 from tests.builders import params, params_words
+from tests.exact import add_even
 from tests.unit.npufw.bench import Call, Operand, operand, requantise, words
 
 Array = NDArray[Any]
@@ -122,6 +123,25 @@ def test_every_output_equals_sums_and_rounding_done_one_by_one(seed: int, depthw
     np.testing.assert_array_equal(case.call().run(), expected)
 
 
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_a_toa_that_says_real_scales_in_float64(depthwise: bool) -> None:
+    case = Case(5, depthwise=depthwise)
+    case.clamp = (-128, 127)
+    reals = [0.0013 * (o + 1) for o in range(case.o)]
+    # A tie below zero, which this rule rounds away from it: -384 / 256.
+    (case.w[0, 1] if depthwise else case.w[1])[...] = 0
+    case.bias[1], reals[1], case.out_zero = -384, 2.0**-8, 0
+    pairs = [real_words(real) for real in reals]
+    case.multiplier, case.shift = np.array([p[0] for p in pairs]), [p[1] for p in pairs]
+    products = case.sums() * np.array(reals)[:, None, None]
+    away = np.copysign(np.floor(np.abs(products) + 0.5), products)
+    flags = ToaFlag.CLEAR | ToaFlag.WRITE | ToaFlag.REAL
+    result = case.call(flags=flags).run()
+    assert result is not None
+    np.testing.assert_array_equal(result, np.clip(away, *case.clamp))
+    assert np.all(result[:, 1] == -2)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_fused_residual_is_the_convolution_and_then_the_add(seed: int) -> None:
     case = Case(seed)
@@ -138,7 +158,7 @@ def test_a_fused_residual_is_the_convolution_and_then_the_add(seed: int) -> None
     }
     inner = np.clip(case.scaled(case.sums()) + inner_zero, low, high)
     expected = [
-        added(int(a) - inner_zero, int(b) - other_zero, found, case.rounding) + case.out_zero
+        added(int(a), int(b), (inner_zero, other_zero, case.out_zero), found, case.rounding)
         for a, b in zip(inner.ravel(), other.ravel(), strict=True)
     ]
     whole = ToaFlag.CLEAR | ToaFlag.WRITE | ToaFlag.RESIDUAL
@@ -147,16 +167,18 @@ def test_a_fused_residual_is_the_convolution_and_then_the_add(seed: int) -> None
     np.testing.assert_array_equal(call.run(), clamped)
 
 
-def added(a: int, b: int, found: Any, rounding: Rounding) -> int:
+def added(a: int, b: int, zeros: tuple[int, int, int], found: Any, rounding: Rounding) -> int:
+    """Return the sum of two codes, unclamped; *zeros* are the zero points of a, b, the result."""
     if rounding is Rounding.EVEN:
         ra, rb = (
-            np.int32(m).view(np.float32)
+            float(np.int32(m).view(np.float32))
             for m in (found.input_multiplier, found.residual_multiplier)
         )
-        return int(np.rint(np.float32(a) * ra + np.float32(b) * rb))
-    one = requantise(a << 20, found.input_multiplier, found.input_shift, rounding)
-    two = requantise(b << 20, found.residual_multiplier, found.residual_shift, rounding)
-    return requantise(one + two, found.output_multiplier, found.output_shift, rounding)
+        return add_even(a, b, (ra, rb), zeros)
+    left, right = (a - zeros[0]) << 20, (b - zeros[1]) << 20
+    one = requantise(left, found.input_multiplier, found.input_shift, rounding)
+    two = requantise(right, found.residual_multiplier, found.residual_shift, rounding)
+    return requantise(one + two, found.output_multiplier, found.output_shift, rounding) + zeros[2]
 
 
 @pytest.mark.parametrize("wide", [False, True])

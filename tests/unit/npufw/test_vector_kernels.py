@@ -17,6 +17,7 @@ from tests.unit.npufw.bench import Call, operand, requantise, words
 from tests.unit.npufw.test_conv_kernels import added
 
 Array = NDArray[Any]
+SCALE = 0.0371
 LAYOUTS = [Layout.NCHW, Layout.NHWC, Layout.NCHW16C]
 
 
@@ -75,7 +76,7 @@ class Pool:
             "output": operand((*self.x.shape[:2], *self.out)),
         }
         if opcode is Opcode.AVG_POOL:
-            operands["parameters"] = head(input_zero_point=self.zero)
+            operands["parameters"] = head(input_zero_point=self.zero, input_scale=SCALE)
         window = {
             "kernel": self.kernel,
             "stride": self.stride,
@@ -96,8 +97,11 @@ class Pool:
 
 def mean(inside: list[int], count: int, zero: int, rounding: Rounding) -> int:
     if rounding is Rounding.EVEN:
-        total = np.float32(sum(q - zero for q in inside))
-        return int(np.rint(total * (np.float32(1) / np.float32(count)))) + zero
+        total = np.float32(0)
+        for code in inside:
+            total += np.float32(code - zero) * np.float32(SCALE)
+        steps = total / np.float32(count) / np.float32(SCALE)
+        return min(127, max(-128, int(np.rint(steps + np.float32(zero)))))
     raw = sum(inside) + (count - len(inside)) * zero
     magnitude = (abs(raw) + count // 2) // count
     return -magnitude if raw < 0 else magnitude
@@ -143,14 +147,21 @@ def test_global_avg_pool_is_the_mean_of_each_plane(seed: int) -> None:
     x = codes(rng, *shape_of(rng))
     operands = {
         "input": operand(x),
-        "parameters": head(input_zero_point=zero),
+        "parameters": head(
+            input_zero_point=zero, output_zero_point=zero, input_scale=SCALE, output_scale=SCALE
+        ),
         "output": operand((*x.shape[:2], 1, 1)),
     }
     result = Call(Opcode.GLOBAL_AVG_POOL, operands, rounding=rounding).run()
     assert result is not None
     for n, c in np.ndindex(*x.shape[:2]):
         plane = x[n, c].ravel().tolist()
-        assert result[n, c, 0, 0] == mean(plane, len(plane), zero, rounding)
+        expected = mean(plane, len(plane), zero, rounding)
+        if rounding is Rounding.EVEN:
+            scale, centred = np.float32(SCALE), np.float32(sum(plane) - zero * len(plane))
+            factor = scale / (scale * np.float32(len(plane)))
+            expected = round(float(centred * factor)) + zero
+        assert result[n, c, 0, 0] == expected
 
 
 @pytest.mark.parametrize("seed", range(18))
@@ -172,7 +183,7 @@ def test_add_scales_both_operands_and_repeats_dims_of_one(seed: int) -> None:
     }
     result = Call(Opcode.ADD, operands, rounding=rounding, clamp=(-90, 120)).run()
     pairs = zip(a.ravel().tolist(), np.broadcast_to(b, a.shape).ravel().tolist(), strict=True)
-    expected = [added(p - za, q - zb, found, rounding) + zo for p, q in pairs]
+    expected = [added(p, q, (za, zb, zo), found, rounding) for p, q in pairs]
     np.testing.assert_array_equal(result, np.clip(expected, -90, 120).reshape(a.shape))
 
 
@@ -196,16 +207,26 @@ def test_add_with_unequal_scales_gives_the_worked_example() -> None:
 def test_rescale_requantises_each_code_into_any_layout(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounding, x = list(Rounding)[seed % 3], codes(rng, *shape_of(rng))
-    multiplier, shift = multiplier_of(float(rng.uniform(0.1, 3)), rounding)
+    ratio = float(rng.uniform(0.1, 3))
+    multiplier, shift = multiplier_of(ratio, rounding)
     operands = {
         "input": operand(x, layout=LAYOUTS[seed % 3]),
         "parameters": head(
-            input_zero_point=9, output_zero_point=-4, input_multiplier=multiplier, input_shift=shift
+            input_zero_point=9,
+            output_zero_point=-4,
+            input_multiplier=multiplier,
+            input_shift=shift,
+            input_scale=ratio * SCALE,
+            output_scale=SCALE,
         ),
         "output": operand(x.shape, layout=LAYOUTS[seed // 3 % 3]),
     }
     result = Call(Opcode.RESCALE, operands, rounding=rounding, clamp=(-4, 100)).run()
-    scaled = [requantise(q - 9, multiplier, shift, rounding) - 4 for q in x.ravel().tolist()]
+    if rounding is Rounding.EVEN:
+        into, out = np.float32(ratio * SCALE), np.float32(SCALE)
+        scaled = [round(float(np.float32(q - 9) * into / out)) - 4 for q in x.ravel().tolist()]
+    else:
+        scaled = [requantise(q - 9, multiplier, shift, rounding) - 4 for q in x.ravel().tolist()]
     np.testing.assert_array_equal(result, np.clip(scaled, -4, 100).reshape(x.shape))
 
 

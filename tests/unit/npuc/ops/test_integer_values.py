@@ -28,6 +28,7 @@ from npuc.ops import (
     Softmax,
 )
 from npuc.reference import accumulator_bound, clamp_codes, fits_int32, softmax_table
+from tests.exact import add_even
 
 MODES = list(Rounding)
 INT32 = (-(2**31), 2**31 - 1)
@@ -68,13 +69,11 @@ def held(value: int, low: int = -128, high: int = 127) -> int:
 
 
 def added(a: int, qa: Quant, b: int, qb: Quant, qo: Quant, mode: Rounding) -> int:
-    """Return LiteRT's int8 ADD of two codes, unclamped; for EVEN two float32 products."""
+    """Return LiteRT's int8 ADD of two codes, unclamped; for EVEN ONNX Runtime's."""
     x, y = a - qa.zero_point, b - qb.zero_point
     if mode is Rounding.EVEN:
-        so = np.float32(qo.scale)
-        left = np.float32(x) * (np.float32(qa.scale) / so)
-        right = np.float32(y) * (np.float32(qb.scale) / so)
-        return round(float(left + right)) + qo.zero_point
+        ra, rb = (float(np.float32(q.scale) / np.float32(qo.scale)) for q in (qa, qb))
+        return add_even(a, b, (ra, rb), (qa.zero_point, qb.zero_point, qo.zero_point))
     twice = 2 * max(qa.scale, qb.scale)
     left_part = requantised(x << 20, qa.scale / twice, mode)
     right_part = requantised(y << 20, qb.scale / twice, mode)
@@ -202,7 +201,12 @@ def test_dense_equals_the_loop(mode: Rounding, per_channel: bool) -> None:
     for n, o in np.ndindex(2, 3):
         acc = int(bias[o]) + sum((int(x[n, k]) - 3) * int(w[o, k]) for k in range(9))
         real = scale_of(0.1, scales[o if per_channel else 0], 0.2, mode)
-        assert y[n, o] == held(requantised(acc, real, mode) - 1)
+        if mode is Rounding.DOUBLE:
+            # LiteRT's reference kernel keeps the scale in float64.
+            code = math.floor(abs(acc * real) + 0.5) * (1 if acc >= 0 else -1)
+        else:
+            code = requantised(acc, real, mode)
+        assert y[n, o] == held(code - 1)
 
 
 # --- element by element -----------------------------------------------------------------------
@@ -245,9 +249,17 @@ def test_relu_and_clip_rescale_and_clamp(
 ) -> None:
     op = unary(cls, stored((256,), 0.11, 7), stored((256,), 0.058, -20), attributes)
     (y,) = op.reference([ALL_CODES], mode)
-    real = scale_of(0.11, 1.0, 0.058, mode)
-    expected = [held(requantised(int(q) - 7, real, mode) - 20, low, high) for q in ALL_CODES]
-    assert y.tolist() == expected
+    # LiteRT's RELU family divides the scales in float32.
+    ratio = float(np.float32(0.11) / np.float32(0.058))
+    steps = [rescaled(int(q) - 7, 0.11, 0.058, ratio, mode) for q in ALL_CODES]
+    assert y.tolist() == [held(step - 20, low, high) for step in steps]
+
+
+def rescaled(centred: int, x: float, y: float, ratio: float, mode: Rounding) -> int:
+    """Return *centred* codes of scale x in steps of y; EVEN through the float32 real value."""
+    if mode is not Rounding.EVEN:
+        return requantised(centred, ratio, mode)
+    return round(float(np.float32(centred) * np.float32(x) / np.float32(y)))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -264,8 +276,8 @@ def test_concat_rescales_only_pieces_with_other_parameters(mode: Rounding) -> No
     )
     op.verify()
     (y,) = op.reference([ALL_CODES, ALL_CODES], mode)
-    real = scale_of(0.0237, 1.0, 0.05, mode)
-    assert y[:256].tolist() == [held(requantised(int(q) - 60, real, mode) - 1) for q in ALL_CODES]
+    steps = [rescaled(int(q) - 60, 0.0237, 0.05, 0.0237 / 0.05, mode) for q in ALL_CODES]
+    assert y[:256].tolist() == [held(step - 1) for step in steps]
     assert np.array_equal(y[256:], ALL_CODES)
 
 
@@ -318,31 +330,36 @@ def test_average_pool_equals_the_loop(example: AvgPool2d, mode: Rounding) -> Non
     x = codes(kind.dims, np.random.default_rng(8))
     (y,) = op.reference([x], mode)
     for place in np.ndindex(y.shape):
-        total, count = pooled(op, x, place, zero_point)
-        assert y[place] == mean_code(total, count, zero_point, mode), place
+        taps = pooled(op, x, place, zero_point)
+        if mode is Rounding.EVEN:
+            assert y[place] == held(mean_even(taps, 0.1, zero_point)), place
+        else:
+            assert y[place] == away(sum(taps), len(taps)), place
 
 
-def pooled(op: AvgPool2d, x: Array, place: tuple[int, ...], zero_point: int) -> tuple[int, int]:
-    """Return the sum of raw codes of one window, and how many taps count."""
+def mean_even(taps: list[int], scale: float, zero_point: int) -> int:
+    """Return ONNX Runtime's mean: real values added one by one in float32."""
+    total = np.float32(0)
+    for code in taps:
+        total += np.float32(code - zero_point) * np.float32(scale)
+    mean = total / np.float32(len(taps)) / np.float32(scale)
+    return round(float(mean + np.float32(zero_point)))
+
+
+def pooled(op: AvgPool2d, x: Array, place: tuple[int, ...], zero_point: int) -> list[int]:
+    """Return the codes of one window's taps that count, row by row."""
     n, c, row, column = place
     top, left, bottom, right = op.window.pads
     height, width = x.shape[2:]
-    total = count = 0
+    taps = []
     for ky, kx in product(range(op.kernel_shape[0]), range(op.kernel_shape[1])):
         y = row * op.strides[0] + ky * op.dilations[0] - top
         z = column * op.strides[1] + kx * op.dilations[1] - left
         if 0 <= y < height and 0 <= z < width:
-            total, count = total + int(x[n, c, y, z]), count + 1
+            taps.append(int(x[n, c, y, z]))
         elif op.count_include_pad and y < height + bottom and z < width + right:
-            total, count = total + zero_point, count + 1
-    return total, count
-
-
-def mean_code(total: int, count: int, zero_point: int, mode: Rounding) -> int:
-    if mode is not Rounding.EVEN:
-        return away(total, count)
-    centred = np.float32(total - zero_point * count)
-    return round(float(centred * (np.float32(1) / np.float32(count)))) + zero_point
+            taps.append(zero_point)
+    return taps
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -352,7 +369,21 @@ def test_global_average_pool_equals_the_loop(mode: Rounding) -> None:
     (y,) = op.reference([x], mode)
     for n, c in np.ndindex(2, 9):
         total = sum(int(v) for v in x[n, c].ravel())
-        assert y[n, c, 0, 0] == mean_code(total, 12, 21, mode)
+        expected = away(total, 12)
+        if mode is Rounding.EVEN:
+            scale = np.float32(0.1)
+            factor = scale / (scale * np.float32(12))
+            expected = round(float(np.float32(total - 12 * 21) * factor)) + 21
+        assert y[n, c, 0, 0] == expected
+
+
+def test_an_average_pool_over_the_whole_plane_is_a_global_one() -> None:
+    x = codes((2, 9, 3, 4), np.random.default_rng(9))
+    kind, out = stored(x.shape, 0.1, 21), stored((2, 9, 1, 1), 0.1, 21)
+    for mode in MODES:
+        one = unary(AvgPool2d, kind, out, {"kernel_shape": (3, 4)}).reference([x], mode)
+        other = unary(GlobalAvgPool, kind, out, {}).reference([x], mode)
+        assert np.array_equal(one[0], other[0])
 
 
 def test_max_pool_copies_codes_and_padding_never_wins() -> None:
