@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from npuabi.text import visible
+
 __all__ = ["UNKNOWN", "CompileError", "Diagnostic", "Location"]
 
 _SHOWN = 160
 """Characters of a source line that a diagnostic shows."""
+
+_MOST = 100
+"""Diagnostics that an error's text holds; a generated text may have one mistake in each line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Diagnostic:
     severity: str = "error"
 
     def __str__(self) -> str:
-        head = f"{self.location}: {self.severity}: {self.text}"
+        head = visible(f"{self.location}: {self.severity}: {self.text}")
         if not self.source:
             return head
         shown, offset = _window(self.source, self.location.column)
@@ -60,11 +65,18 @@ def _window(source: str, column: int) -> tuple[str, int]:
     return "".join(c if c.isprintable() else "\ufffd" for c in part), offset - start
 
 
+def _listed(diagnostics: Sequence[Diagnostic]) -> str:
+    shown = [str(d) for d in diagnostics[:_MOST]]
+    if len(diagnostics) > _MOST:
+        shown.append(f"and {len(diagnostics) - _MOST} more mistakes: mend these first")
+    return "\n".join(shown)
+
+
 class CompileError(Exception):
     """Input that cannot be compiled, with every diagnostic that was found."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
-        super().__init__("\n".join(map(str, diagnostics)))
+        super().__init__(_listed(diagnostics))
         self.diagnostics = tuple(diagnostics)
 
     @classmethod

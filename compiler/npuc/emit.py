@@ -19,6 +19,7 @@ from npuabi.records import (
     Toa,
 )
 from npuabi.target import Target
+from npuabi.text import UNPRINTABLE
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Value
 from npuc.ir.types import TensorType
@@ -100,7 +101,7 @@ class _Emitter:
     def _source(self, task: Task) -> int:
         place = task.location
         # The base name only: a blob must not change with the folder it was compiled in.
-        file = place.file.replace("\\", "/").rsplit("/", 1)[-1]
+        file = UNPRINTABLE.sub("\ufffd", place.file.replace("\\", "/").rsplit("/", 1)[-1])
         name, kind = task.attributes["name"], task.attributes["kind"]
         source = _Source(name, kind, file, place.line, place.column)
         number = self._sources.setdefault(source, len(self._sources))

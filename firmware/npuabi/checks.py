@@ -16,6 +16,7 @@ from npuabi.enums import ToaFlag, Unit
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.program import Program
 from npuabi.records import NO_TENSOR
+from npuabi.text import UNPRINTABLE
 
 __all__ = [
     "CHUNK_BYTES",
@@ -106,10 +107,14 @@ def _names(program: Program) -> None:
     if symbols[:1] != b"\0" or symbols[-1:] != b"\0":
         raise AbiError(ErrorCode.BAD_SYMBOL, "symbols begin with the empty name and end with a NUL")
     try:
-        symbols.decode()
+        names = symbols.decode().replace("\0", "")
     except UnicodeDecodeError as error:
         detail = f"symbols are no UTF-8 text at byte {error.start}"
         raise AbiError(ErrorCode.BAD_SYMBOL, detail) from error
+    unprintable = UNPRINTABLE.search(names)
+    if unprintable is not None:
+        detail = f"a name holds the control character {unprintable.group()!a}"
+        raise AbiError(ErrorCode.BAD_SYMBOL, detail)
     starts = {0, *(np.flatnonzero(np.frombuffer(symbols, np.uint8) == 0)[:-1] + 1).tolist()}
     _inside("tensor", [t.symbol for t in program.tensors], starts)
     _inside("interface tensor", [i.symbol for i in program.interface], starts)

@@ -12,6 +12,7 @@ import click
 
 from npuabi.errors import AbiError
 from npuabi.target import TargetError
+from npuabi.text import visible
 
 __all__ = ["CommandGroup", "Refusal"]
 
@@ -23,7 +24,7 @@ class Refusal(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message alone."""
-        click.echo(self.format_message(), file=file, err=file is None)
+        click.echo(visible(self.format_message()), file=file, err=file is None)
 
 
 class CommandGroup(click.Group):

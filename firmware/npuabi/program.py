@@ -21,6 +21,7 @@ from npuabi.records import (
     Toa,
 )
 from npuabi.target import Target
+from npuabi.text import UNPRINTABLE
 
 __all__ = [
     "TABLE_MAGIC",
@@ -111,13 +112,13 @@ def table_header(
 def pack_symbols(names: Iterable[str]) -> tuple[bytes, dict[str, int]]:
     """Return the symbols section of *names* and the offset of each; "" is always at 0.
 
-    Raises ValueError for a name that holds a NUL.
+    Raises ValueError for a name that holds an unprintable character, such as a NUL.
     """
     offsets: dict[str, int] = {}
     packed = bytearray()
     for name in ("", *names):
-        if "\0" in name:
-            raise ValueError(f"a symbol holds no NUL, got {name!r}")
+        if UNPRINTABLE.search(name):
+            raise ValueError(f"a symbol holds no control characters, got {name!r}")
         if name not in offsets:
             offsets[name] = len(packed)
             packed += name.encode() + b"\0"

@@ -17,6 +17,8 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+from npuabi.text import UNPRINTABLE
+
 __all__ = [
     "Attribute",
     "AttributeValue",
@@ -190,7 +192,10 @@ def _parser() -> Lark:
 def _name(token: Token) -> Word:
     """Return the name of ``%x``, ``%"x y"`` or ``@x`` without its mark and quotes."""
     text, column = str(token)[1:], token.column or 1
-    return Word(_unquote(text, column) if text.startswith('"') else text, column)
+    name = _unquote(text, column) if text.startswith('"') else text
+    if UNPRINTABLE.search(name):
+        raise Issue(column, f"a name holds no control characters, got {name!a}")
+    return Word(name, column)
 
 
 def _unquote(text: str, column: int) -> str:

@@ -303,6 +303,7 @@ BROKEN: tuple[tuple[ErrorCode, Callable[[Program], Program]], ...] = (
     (ErrorCode.BAD_SYMBOL, lambda p: replace(p, symbols=p.symbols[:-1])),
     (ErrorCode.BAD_SYMBOL, lambda p: replace(p, symbols=p.symbols[1:])),
     (ErrorCode.BAD_SYMBOL, lambda p: replace(p, symbols=p.symbols + b"\xff\0")),
+    (ErrorCode.BAD_SYMBOL, lambda p: replace(p, symbols=p.symbols + b"\x1b[2J\0")),
     (ErrorCode.BAD_SYMBOL, lambda p: with_tensor(p, symbol=2)),
     (ErrorCode.BAD_SYMBOL, lambda p: with_tensor(p, symbol=1 << 31)),
     (ErrorCode.BAD_SYMBOL, lambda p: with_entry(p, symbol=len(p.symbols))),

@@ -215,6 +215,23 @@ def test_terminal_escapes_of_the_source_are_not_printed() -> None:
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["\\u0000", "\\n", "\\u001b[2J", "\u202e"])
+def test_a_name_holds_no_control_characters(name: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        parse_text(f'graph @g(%x: tensor<1xf32>) {{\n  %"a{name}" = relu(%x)\n  return %x\n}}')
+    assert "2:3: error: a name holds no control characters" in str(caught.value)
+    assert str(caught.value).splitlines()[0].isprintable()
+
+
+def test_of_many_mistakes_the_first_hundred_are_shown() -> None:
+    wrong = "\n".join(f"  %y{n} = relo(%x)" for n in range(1000))
+    with pytest.raises(CompileError) as caught:
+        parse_text(f"graph @g(%x: tensor<1xf32>) {{\n{wrong}\n  return %x\n}}")
+    assert len(caught.value.diagnostics) == 1000
+    assert str(caught.value).count("error:") == 100
+    assert str(caught.value).endswith("and 900 more mistakes: mend these first")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_both_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path, end: str) -> None:
     path = tmp_path / "g.txt"
