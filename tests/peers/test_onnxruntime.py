@@ -53,7 +53,7 @@ def _shifted(codes: Any) -> Array:
     return np.asarray(np.asarray(codes, np.int64) + 128).astype(np.uint8)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "attributes"), ATTRIBUTES)
 def test_conv2d_equals_qlinearconv(
     inputs: int, outputs: int, kernel: int, attributes: dict[str, Any], seed: int

@@ -28,6 +28,7 @@ from npuc.ops import (
     MaxPool2d,
     Quantize,
     Relu,
+    Softmax,
 )
 from tests.peers.emulated import activation, bias_of, both, codes, constant, parameters
 
@@ -251,6 +252,20 @@ def test_concat_of_unequal_parameters() -> None:
         store(op, quants[2])
         pair = {"a": EVERY_CODE, "b": EVERY_CODE}
         agree(op, "Concat", pair, emulate=seed % 8 == 0, axis=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_softmax(seed: int) -> None:
+    for classes, scale in ((10, 0.1), (2, 1.5), (100, 0.004), (1000, 0.2), (7, 30.0)):
+        rng = np.random.default_rng(seed)
+        quant = Quant.per_tensor(float(np.float32(scale * rng.uniform(0.5, 1.0))), -7)
+        x = activation("x", (12000 // classes, classes), quant)
+        op = Softmax([x])
+        store(op, Quant.per_tensor(1 / 256, -128))
+        given = codes(rng, x.tensor.dims)
+        given[0], given[1] = 127, -128
+        given[2], given[2, 0] = -128, 127
+        agree(op, "Softmax", {"x": given})
 
 
 @pytest.mark.parametrize("seed", range(8))
