@@ -14,6 +14,7 @@ inner block. Strides are bytes between successive counts of that dim.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,16 +71,15 @@ class Geometry:
     @property
     def inner_bytes(self) -> int:
         """Bytes of the inner block."""
-        size = self.dtype.size
-        for extent in self.inner:
-            size *= extent
-        return size
+        return self.dtype.size * math.prod(self.inner)
 
     @property
     def extent(self) -> int:
         """Bytes from the base to the end of the last inner block."""
-        reach = zip(self.counts, self.strides, strict=True)
-        return sum((n - 1) * stride for n, stride in reach) + self.inner_bytes
+        a, b, h, w = self.counts
+        of_a, of_b, of_h, of_w = self.strides
+        reach = (a - 1) * of_a + (b - 1) * of_b + (h - 1) * of_h + (w - 1) * of_w
+        return reach + self.inner_bytes
 
     def view(self, memory: NDArray[np.uint8], base: int) -> NDArray[Any]:
         """Return the elements at *base* of *memory* as an array ``counts + inner``, not copied."""
@@ -102,6 +102,8 @@ class Geometry:
                 continue
             length *= pair[0]
             pairs.remove(pair)
+        if not pairs:
+            return np.zeros(1, np.int64), length
         offsets = np.zeros(1, np.int64)
         for n, stride in pairs:
             offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).ravel()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, IntFlag
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import construct as c
@@ -248,8 +249,7 @@ class Record:
     @classmethod
     def encode_many(cls, records: Sequence[Self]) -> bytes:
         """Return the bytes of many records at once, CRCs computed."""
-        names = list(cls.FIELDS)
-        rows = [tuple(getattr(r, n) for n in names) for r in records]
+        rows = list(map(attrgetter(*cls.FIELDS), records))
         try:
             raw = np.array(rows, dtype=cls.DTYPE).tobytes()
         except (OverflowError, TypeError, ValueError) as error:

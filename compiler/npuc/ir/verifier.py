@@ -6,6 +6,7 @@ remembers what each op was when its types were right, and checks them again only
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from npuc.diagnostics import CompileError, Diagnostic
@@ -35,7 +36,7 @@ class Verifier:
 
 
 _Finding = tuple[Op | Graph, str]
-_State = tuple[tuple[object, ...], ...]
+_State = tuple[object, ...]
 """All that an op's types follow from: those of its operands and results, and its attributes."""
 
 
@@ -45,7 +46,7 @@ class _Check:
     def __init__(self, graph: Graph, sound: dict[Op, _State]) -> None:
         self.graph = graph
         self.sound = sound
-        self.uses: dict[Value, dict[Op, int]] = {}
+        self.readers: dict[Value, int] = {}
         self.names: set[str] = set()
 
     def run(self) -> Iterator[_Finding]:
@@ -67,20 +68,21 @@ class _Check:
         place = owner or self.graph
         if value.owner is not owner:
             yield place, f"%{value.name} names another op as its producer"
-        if value in self.uses:
+        if value in self.readers:
             yield place, f"%{value.name} is defined twice"
         if value.name and value.name in self.names:
             yield place, f"the name %{value.name} is given to two values"
         self.names.add(value.name)
-        self.uses[value] = {}
+        self.readers[value] = 0
 
     def _operands(self, op: Op) -> Iterator[_Finding]:
-        for value in op.inputs:
-            if value not in self.uses:
+        for value, count in Counter(op.inputs).items():
+            if value not in self.readers:
                 yield op, f"{op.NAME}: %{value.name} is used before its definition"
-                continue
-            users = self.uses[value]
-            users[op] = users.get(op, 0) + 1
+            elif value.users.get(op) != count:
+                yield op, f"{op.NAME}: the users of %{value.name} are not kept right"
+            else:
+                self.readers[value] += 1
 
     def _own(self, op: Op) -> Iterator[_Finding]:
         """Check what depends on the op alone, unless it is as it was when it was sound."""
@@ -96,21 +98,24 @@ class _Check:
         if not self.graph.outputs:
             yield self.graph, "the graph has no outputs"
         for value in self.graph.outputs:
-            if value not in self.uses:
+            if value not in self.readers:
                 yield self.graph, f"the output %{value.name} is not defined"
 
     def _users(self) -> Iterator[_Finding]:
-        for value, users in self.uses.items():
-            if value.users != users:
+        """Find users that do not read: those that do were counted."""
+        for value, readers in self.readers.items():
+            if len(value.users) != readers:
                 yield value.owner or self.graph, f"the users of %{value.name} are not kept right"
 
 
 def _state(op: Op) -> _State:
+    operands = op.operands
     return (
-        tuple([None if v is None else v.type for v in op.operands]),
-        tuple([v.type for v in op.results]),
+        len(operands),
+        *[None if v is None else v.type for v in operands],
+        *[v.type for v in op.results],
         # Passes may write into a list.
-        tuple([tuple(v) if isinstance(v, list) else v for v in op.attributes.values()]),
+        *[tuple(v) if isinstance(v, list) else v for v in op.attributes.values()],
     )
 
 

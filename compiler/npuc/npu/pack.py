@@ -74,4 +74,4 @@ def pack_blocks(bias: Array, multiplier: Array, shift: Array) -> Bytes:
 
 def params_head(params: OpParams) -> Bytes:
     """Return the head of a parameters tensor."""
-    return np.frombuffer(params.encode(), np.uint8)
+    return np.frombuffer(OpParams.encode_many([params]), np.uint8)
