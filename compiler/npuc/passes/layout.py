@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from npuabi.enums import DType, Layout
 from npuabi.geometry import LANES
-from npuc.diagnostics import UNKNOWN
+from npuc.diagnostics import Location
 from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.conv2d import Conv2d
@@ -78,7 +78,8 @@ def _convert_input(graph: Graph, argument: Value, names: Names) -> None:
     if not argument.users:
         return
     first = next(graph.ops, None)
-    made = _to_layout(argument, Layout.NCHW16C, names.fresh(f"{argument.name}_bricks"))
+    name = names.fresh(f"{argument.name}_bricks")
+    made = _to_layout(argument, Layout.NCHW16C, name, graph.location)
     argument.replace_uses(made.result)
     made.operands = [argument]
     graph.insert(made, before=first)
@@ -90,16 +91,16 @@ def _converted_output(graph: Graph, value: Value, names: Names) -> Value:
     """Return *value* in NCHW; the name goes with the graph's output."""
     if value.tensor.dtype is DType.F32 or value.owner is None or isinstance(value.owner, ToLayout):
         return value
-    made = _to_layout(value, Layout.NCHW, value.name)
+    made = _to_layout(value, Layout.NCHW, value.name, value.owner.location)
     value.name = names.fresh(f"{value.name}_bricks")
     return graph.append(made).result
 
 
-def _to_layout(value: Value, layout: Layout, name: str) -> ToLayout:
+def _to_layout(value: Value, layout: Layout, name: str, place: Location) -> ToLayout:
     return ToLayout(
         [value],
         {"layout": layout.name.lower()},
         result_types=[value.tensor.with_layout(layout)],
         names=[name],
-        location=value.owner.location if value.owner else UNKNOWN,
+        location=place,
     )

@@ -1,88 +1,84 @@
-"""Offsets: what is live together lies apart, each request at the cheapest, then lowest, place."""
+"""Offsets of buffers with live ranges: never two at one place, and never above what is there."""
 
 from __future__ import annotations
 
-import itertools
-import random
-
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from npuc.npu.allocate import Request, allocate, lower_bound
 
-ALIGNMENT, STEP, CAPACITY = 64, 256, 4096
+_REQUESTS = st.lists(
+    st.builds(
+        lambda size, first, length: Request(size, first, first + length),
+        st.integers(1, 300),
+        st.integers(0, 12),
+        st.integers(0, 8),
+    ),
+    max_size=14,
+)
 
 
-def requests(seed: int, count: int = 60) -> list[Request]:
-    draw = random.Random(seed)
-    return [
-        Request(draw.randrange(1, 700), first, first + draw.choice([0, 0, 1, 3, 40]))
-        for first in (draw.randrange(100) for _ in range(count))
-    ]
-
-
-def meet(a: Request, b: Request) -> bool:
-    return a.first <= b.last and b.first <= a.last
-
-
-def apart(begin: int, size: int, other: int, other_size: int) -> bool:
-    return begin + size <= other or other + other_size <= begin
-
-
-def price(index: int, offset: int, offsets: object) -> float:
-    return (offset // STEP * 7 + index) % 5
-
-
-def tried(wanted: list[Request], priced: bool) -> list[int | None]:
-    """Place each request at the best of all aligned offsets: slow and obviously right."""
-    offsets: list[int | None] = [None] * len(wanted)
-    for index in sorted(range(len(wanted)), key=lambda i: (-wanted[i].size, wanted[i].first, i)):
-        size = wanted[index].size
-        taken = [
-            (at, other.size)
-            for at, other in zip(offsets, wanted, strict=True)
-            if at is not None and meet(other, wanted[index])
-        ]
-        free = [
-            offset
-            for offset in range(0, CAPACITY - size + 1, ALIGNMENT)
-            if all(apart(offset, size, *span) for span in taken)
-        ]
-        # Within a bank every offset costs the same, so trying all equals trying the first.
-        offsets[index] = min(
-            free, key=lambda o: (price(index, o, None) if priced else 0, o), default=None
-        )
-    return offsets
-
-
-@pytest.mark.parametrize("priced", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_each_request_lies_where_trying_every_offset_puts_it(seed: int, priced: bool) -> None:
-    wanted = requests(seed)
-    found = allocate(
-        wanted,
-        alignment=ALIGNMENT,
-        capacity=CAPACITY,
-        steps=STEP if priced else None,
-        cost=price if priced else None,
+def _bound_by_hand(requests: list[Request]) -> int:
+    moments = range(max((r.last for r in requests), default=-1) + 1)
+    return max(
+        (sum(r.size for r in requests if r.first <= m <= r.last) for m in moments), default=0
     )
-    assert found == tried(wanted, priced)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_live_together_never_overlaps(seed: int) -> None:
-    wanted = requests(seed, 200)
-    placed = list(zip(allocate(wanted, alignment=ALIGNMENT), wanted, strict=True))
-    for (a, left), (b, right) in itertools.combinations(placed, 2):
-        assert a is not None
-        assert b is not None
-        assert not meet(left, right) or apart(a, left.size, b, right.size)
+def _check(requests: list[Request], offsets: list[int | None], alignment: int) -> None:
+    placed = [(r, o) for r, o in zip(requests, offsets, strict=True) if o is not None]
+    for index, (a, at) in enumerate(placed):
+        assert at % alignment == 0
+        for b, other in placed[:index]:
+            together = a.first <= b.last and b.first <= a.last
+            assert not together or at + a.size <= other or other + b.size <= at
 
 
-def test_a_request_beyond_the_capacity_has_no_offset() -> None:
-    wanted = [Request(100, 0, 3), Request(100, 4, 4), Request(100, 2, 5)]
-    assert allocate(wanted, alignment=1, capacity=150) == [0, 0, None]
+@settings(deadline=None)
+@given(_REQUESTS, st.sampled_from([1, 16, 64]))
+def test_buffers_that_live_together_never_overlap(requests: list[Request], alignment: int) -> None:
+    offsets = allocate(requests, alignment=alignment)
+    assert None not in offsets
+    _check(requests, offsets, alignment)
+    ends = [o + r.size for o, r in zip(offsets, requests, strict=True) if o is not None]
+    assert max(ends, default=0) >= lower_bound(requests) == _bound_by_hand(requests)
 
 
-def test_the_lower_bound_is_what_is_live_at_one_moment() -> None:
-    assert lower_bound([Request(5, 0, 1), Request(7, 1, 2), Request(6, 2, 2)]) == 13
+@settings(deadline=None)
+@given(_REQUESTS, st.integers(0, 1200), st.integers(0, 5))
+def test_what_is_placed_fits_the_capacity_whatever_the_costs(
+    requests: list[Request], capacity: int, weight: int
+) -> None:
+    offsets = allocate(
+        requests,
+        alignment=16,
+        capacity=capacity,
+        steps=128,
+        cost=lambda index, offset, so_far: weight * ((offset // 128 + index) % 3),
+    )
+    _check(requests, offsets, 16)
+    for request, offset in zip(requests, offsets, strict=True):
+        assert offset is None or offset + request.size <= capacity
+
+
+def test_the_cheapest_offset_wins_and_ties_go_to_the_lowest() -> None:
+    requests = [Request(16, 0, 0), Request(16, 1, 1)]
+    found = allocate(
+        requests,
+        alignment=16,
+        capacity=256,
+        steps=64,
+        cost=lambda index, offset, so_far: float(index == 1 and offset < 64),
+    )
+    assert found == [0, 64]
+
+
+def test_chains_of_equal_buffers_reach_the_lower_bound() -> None:
+    requests = [Request(64, i, i + 1) for i in range(20)]
+    offsets = allocate(requests, alignment=64)
+    assert max(o for o in offsets if o is not None) + 64 == lower_bound(requests) == 128
+
+
+def test_nothing_needs_nothing() -> None:
+    assert allocate([], alignment=16) == []
     assert lower_bound([]) == 0
