@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from npuabi.files import write_atomically
+from npuabi.files import refuse_overwriting, write_atomically
 from npuabi.progress import progress_bar
 from npuabi.report import ProgramCost, summarise
 from npuabi.report_text import print_costs
@@ -38,11 +38,14 @@ class Output:
 
 def run_compile(model: str, options: Options, output: Output) -> None:
     """Compile *model*, write the blob whole or not at all, and report."""
+    path = output.blob
+    if path is None:
+        path = f"{Path(model).stem if model != '-' else 'graph'}.bin"
+    refuse_overwriting(path, [model, str(options.target), str(options.calibrate)])
     with progress_bar() as progress:
         compiled = compile(model, options, after=_observer(output), progress=progress)
     for note in compiled.notes:
         click.echo(str(note), err=True)
-    path = output.blob or f"{Path(model).stem if model != '-' else 'graph'}.bin"
     write_atomically(path, compiled.blob)
     cost = summarise(compiled.program, compiled.timeline, compiled.target)
     # With the blob on standard output, the report would end up inside it.

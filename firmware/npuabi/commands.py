@@ -6,7 +6,11 @@ traceback, 2 is wrong usage.
 
 from __future__ import annotations
 
-from typing import IO, Any, ClassVar
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import IO, Any, ClassVar, NoReturn
 
 import click
 
@@ -32,6 +36,16 @@ class CommandGroup(click.Group):
 
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (AbiError, TargetError)
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; see click."""
+        _end_in_order()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            # Help is printed before there is a command to invoke.
+            Refusal(_reason(error)).show()
+            sys.exit(Refusal.exit_code)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what it raises for bad input into a refusal."""
         try:
@@ -41,10 +55,27 @@ class CommandGroup(click.Group):
         except BrokenPipeError:
             raise  # the reader has gone: click ends quietly
         except OSError as error:
-            name = f"{error.filename}: " if error.filename is not None else ""
-            raise Refusal(f"error: {name}{error.strerror or error}") from error
+            raise Refusal(_reason(error)) from error
         except MemoryError as error:
             raise Refusal("error: the host is out of memory") from error
+
+
+def _reason(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename is not None else ""
+    return f"error: {name}{error.strerror or error}"
+
+
+def _end_in_order() -> None:
+    """Let a request to end unwind the program, so that no temporary file stays behind."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _prefixed(text: str) -> str:

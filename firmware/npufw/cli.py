@@ -91,11 +91,14 @@ def run(
       npufw run digits.bin --input models/digits_test.npz
       npufw run digits.bin --input image=x.npy --output y.npz
     """
+    from npuabi.files import refuse_overwriting
     from npufw.commands import run_blob
     from npufw.hostfiles import read_blob_file
 
     if output == "-" and as_json:
         raise click.UsageError("--output - and --json both write to standard output")
+    if output is not None:
+        refuse_overwriting(output, [blob, target, *inputs, *(i.split("=", 1)[-1] for i in inputs)])
     image = _boot(read_blob_file(blob), target)
     report = run_blob(image, inputs=inputs, output=output, repeat=repeat)
     for note in report.notes:

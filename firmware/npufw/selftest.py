@@ -65,5 +65,7 @@ def _generated(port: Port, seed: int, std: float) -> NDArray[Any]:
     count = math.prod(port.shape)
     if port.entry.dtype not in _FLOATS:
         return codes(seed, count, port.entry.dtype).reshape(port.shape)
-    values = samples(seed, count, std=std).astype(port.entry.dtype.numpy)
+    # A std that the dtype cannot hold gives infinities, which the run refuses as it does a user's.
+    with np.errstate(over="ignore"):
+        values = samples(seed, count, std=std).astype(port.entry.dtype.numpy)
     return values.reshape(port.shape)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from npuabi.files import write_atomically
+from npuabi.files import refuse_overwriting, write_atomically
 
 
 def test_a_new_file_gets_the_usual_mode(tmp_path: Path) -> None:
@@ -55,9 +55,27 @@ def test_a_full_disk_or_an_interrupt_leaves_the_old_file_alone(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_atomically(tmp_path / "none" / "out", b"")
+def test_a_folder_that_is_not_there_is_an_error_of_the_path_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "out"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(path, b"")
+    assert caught.value.filename == str(path)
+
+
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(OSError, match="'/dev/full'"):
+        write_atomically("/dev/full", b"x")
+
+
+def test_a_file_that_is_read_is_not_overwritten_by_any_name(tmp_path: Path) -> None:
+    path, other = tmp_path / "in", tmp_path / "other"
+    path.write_bytes(b"")
+    other.symlink_to("in")
+    for output in (path, other, tmp_path / "." / "in"):
+        with pytest.raises(OSError, match="name another output"):
+            refuse_overwriting(output, ["edge", path])
+    for harmless in ("-", str(tmp_path / "new"), "/dev/null", str(tmp_path)):
+        refuse_overwriting(harmless, [path, "/dev/null", tmp_path])
 
 
 def test_a_device_is_written_and_not_replaced() -> None:

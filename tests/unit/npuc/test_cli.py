@@ -129,3 +129,47 @@ def test_an_interrupt_leaves_no_file_and_no_traceback(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert b"Traceback" not in errors
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_unwinds_the_program(tmp_path: Path, number: signal.Signals) -> None:
+    """The write is held up: what it would leave behind is a temporary file."""
+    code = (
+        "import os, time, npuabi.files\n"
+        "os.fsync = lambda _: (print('writing', flush=True), time.sleep(60))\n"
+        "from npuc.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "opt", "-", "-o", str(tmp_path / "out.txt")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(TEXT.encode())
+        process.stdin.close()
+        assert process.stdout.readline() == b"writing\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_on_a_full_device_is_an_error_without_a_traceback() -> None:
+    command = [sys.executable, "-c", "from npuc.cli import main; main()", "--help"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: ")
+    assert b"Traceback" not in done.stderr
+
+
+def test_the_model_is_not_overwritten_by_its_blob(text: Path) -> None:
+    for output in (text, text.parent / "." / "g.txt"):
+        result = npuc("compile", text, "-o", output, "--calibrate", "random")
+        assert result.exit_code == 1
+        assert "name another output" in result.stderr
+    assert text.read_text() == TEXT
+
+
+def test_an_empty_output_name_is_refused(text: Path) -> None:
+    assert npuc("compile", text, "-o", "", "--calibrate", "random").exit_code == 1
+    assert [p.name for p in text.parent.iterdir()] == ["g.txt"]

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from npuabi.container import write_blob
+from npuabi.enums import DType
 from npuabi.sections import split_sections
 from npufw.boot import boot
 from npufw.cli import main
@@ -231,3 +232,23 @@ def test_help_and_version_import_no_numpy() -> None:
 @pytest.mark.parametrize("command", ["run", "inspect", "eval", "selftest", "profile"])
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert f"npufw {command} digits.bin" in npufw(command, "--help").stdout
+
+
+def test_run_does_not_overwrite_what_it_reads(blob: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", codes())
+    before = blob.read_bytes()
+    assert "name another output" in refused("run", blob, "--output", blob)
+    for option in (tmp_path / "x.npy", f"x={tmp_path / 'x.npy'}"):
+        text = refused("run", blob, "--input", option, "--output", tmp_path / "x.npy")
+        assert "name another output" in text
+    assert blob.read_bytes() == before
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.F32])
+def test_a_known_answer_that_no_float_holds_is_given_to_the_run_to_refuse(dtype: DType) -> None:
+    program = rescaler().builder.build()
+    answer = replace(program.known_answer, std=3e38)
+    image = boot(write_blob(replace(program, known_answer=answer)), EDGE)
+    (port,) = image.inputs
+    port = replace(port, entry=replace(port.entry, dtype=dtype))
+    assert not np.isfinite(generated_inputs(replace(image, inputs=(port,)))["x"]).all()
