@@ -16,6 +16,7 @@ import numpy as np
 
 from npuabi.container import write_blob
 from npuabi.enums import Precision, Rounding
+from npuabi.errors import AbiError
 from npuabi.program import Program, table_header
 from npuabi.progress import Progress, silent
 from npuabi.records import KnownAnswer
@@ -142,8 +143,12 @@ def compile_graph(
         symbols=best.emitted.symbols,
         known_answer=_known_answer(graph, context.rounding),
     )
+    try:
+        blob = write_blob(program)
+    except AbiError as error:
+        raise CompileError.at(graph.location, f"no blob can hold this graph: {error}") from error
     return Compilation(
-        blob=write_blob(program),
+        blob=blob,
         program=program,
         target=context.target,
         graph=graph,

@@ -5,6 +5,7 @@ Invariant: they follow from the graph, its files and the options alone; noise ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from npuc.passes.context import PassContext
 __all__ = ["calibration_samples", "generated"]
 
 _RANDOM_SAMPLES = 8
+_RANDOM_ELEMENTS = 1 << 27
+"""Numbers of noise for all inputs together, so that a large input cannot exhaust the host."""
 
 
 def calibration_samples(
@@ -48,7 +51,7 @@ def calibration_samples(
 
 def generated(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
     """Return numbers of the documented generator: floats of deviation 1, or raw codes."""
-    count = int(np.prod(dims))
+    count = math.prod(dims)
     made = samples(seed, count) if dtype is DType.F32 else codes(seed, count, dtype)
     return np.asarray(made).reshape(dims)
 
@@ -59,13 +62,17 @@ def _random(graph: Graph, context: PassContext) -> dict[str, Array]:
         "--calibrate FILE.npz"
     )
     context.notes.append(Diagnostic(graph.location, text, severity="warning"))
+    dims = [_bound_dims(v.name, v.tensor.shape, context) for v in graph.arguments]
+    runs = min(_RANDOM_SAMPLES, _RANDOM_ELEMENTS // max(1, sum(map(math.prod, dims))))
+    if not runs:
+        most = f"at most {_RANDOM_ELEMENTS} numbers of noise are made"
+        raise CompileError.at(graph.location, f"the inputs are too large, {most}: give real data")
     return {
-        value.name: generated(value.tensor.dtype, (_RANDOM_SAMPLES * dims[0], *dims[1:]), index)
-        for index, value in enumerate(graph.arguments)
-        for dims in [_bound_dims(value.name, value.tensor.shape, context)]
+        value.name: generated(value.tensor.dtype, (runs * bound[0], *bound[1:]), index)
+        for index, (value, bound) in enumerate(zip(graph.arguments, dims, strict=True))
     }
 
 
 def _bound_dims(name: str, shape: Sequence[int | None], context: PassContext) -> tuple[int, ...]:
-    dims = context.shapes.get(name, tuple(d or 1 for d in shape))
+    dims = context.shapes.get(name, tuple(1 if d is None else d for d in shape))
     return dims or (1,)

@@ -44,7 +44,8 @@ def build_type(text: TypeText) -> Type:
 
 def check_size(tensor: TensorType, column: int) -> None:
     """Refuse a tensor that no target could address; raises Issue."""
-    elements = math.prod(d for d in tensor.shape if d is not None)
+    # numpy multiplies the other dims of an empty array too.
+    elements = math.prod(d for d in tensor.shape if d)
     if elements > MAX_TENSOR_ELEMENTS:
         text = f"{tensor} has {elements} elements, the limit is {MAX_TENSOR_ELEMENTS}"
         raise Issue(column, text)

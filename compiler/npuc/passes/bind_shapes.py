@@ -55,7 +55,7 @@ def _bind(value: Value, dims: Sequence[int] | None) -> list[str]:
     )
     if not fits:
         return [f"--shape {value.name}={given} does not fit {tensor}: only ? dims can be bound"]
-    if max(dims, default=0) > MAX_DIM or math.prod(dims) > MAX_TENSOR_ELEMENTS:
+    if max(dims, default=0) > MAX_DIM or math.prod(filter(None, dims)) > MAX_TENSOR_ELEMENTS:
         return [f"--shape {value.name}={given} has more than {MAX_TENSOR_ELEMENTS} elements"]
     if isinstance(value.type, TensorType):
         value.type = value.type.with_shape(tuple(dims))

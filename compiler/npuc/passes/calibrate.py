@@ -19,6 +19,7 @@ from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Value
 from npuc.passes.context import PassContext
 from npuc.passes.edit import separate_roles
+from npuc.passes.legalise import refuse_unsupported
 from npuc.passes.observe import Range, observe
 from npuc.passes.parameters import activation_quant
 from npuc.passes.tied import Groups, float_activations, groups_of
@@ -42,6 +43,7 @@ class Calibrate:
         free = [v for v in values if groups.given(v) is None]
         if free:
             _require_data(graph, context, free)
+            refuse_unsupported(graph, context.target)
             _give_ranges(groups, free, observe(graph, free, context))
         for value in values:
             quant = value.tensor.quant or groups.given(value)

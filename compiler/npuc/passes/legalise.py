@@ -7,10 +7,14 @@ Invariant: afterwards every op obeys its limits and every output is the result o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from npuabi.checks import MAX_INTERFACES
+from npuabi.enums import DType
+from npuabi.target import Target
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
@@ -18,7 +22,7 @@ from npuc.ops.identity import Identity
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
 
-__all__ = ["Legalise"]
+__all__ = ["Legalise", "refuse_unsupported"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +33,20 @@ class Legalise:
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Check *graph*; raises one CompileError with every broken limit."""
-        problems = [*_output_problems(graph), *_interface_problems(graph)]
-        problems += [p for op in graph.ops for p in _op_problems(op)]
-        if problems:
-            raise CompileError(problems)
+        refuse_unsupported(graph, context.target)
         _separate_outputs(graph)
+
+
+def refuse_unsupported(graph: Graph, target: Target) -> None:
+    """Raise one CompileError with every limit that *graph* breaks, float or quantised.
+
+    Whoever runs the graph asks first: what no NPU can hold, the host must not try to compute.
+    """
+    problems = [*_output_problems(graph), *_interface_problems(graph)]
+    problems += [p for op in graph.ops for p in _op_problems(op)]
+    problems += _size_problems(graph, target)
+    if problems:
+        raise CompileError(problems)
 
 
 def _op_problems(op: Op) -> Iterator[Diagnostic]:
@@ -59,11 +72,29 @@ def _output_problems(graph: Graph) -> Iterator[Diagnostic]:
 
 def _interface_problems(graph: Graph) -> Iterator[Diagnostic]:
     """Inputs that no op reads are checked here; others are checked with their readers."""
+    count = len(graph.arguments) + len(graph.outputs)
+    if count > MAX_INTERFACES:
+        text = f"graph @{graph.name} has {count} inputs and outputs, a blob has {MAX_INTERFACES}"
+        yield Diagnostic(graph.location, f"{text}: use concat and split")
     for value in graph.arguments:
         shape = value.tensor.shape
         if len(shape) > 4 or None in shape or 0 in shape:
             text = f"input %{value.name} is {value.tensor}, expected at most 4 dims, known, not 0"
             yield Diagnostic(graph.location, text)
+
+
+def _size_problems(graph: Graph, target: Target) -> Iterator[Diagnostic]:
+    """An element has at least one byte; a value that no op reads or returns is in the way too."""
+    for value in (*graph.arguments, *(v for op in graph.ops for v in op.results)):
+        dims = [d for d in value.tensor.shape if d is not None]
+        size = math.prod(dims) * value.tensor.dtype.size
+        if value.tensor.dtype is DType.F32:
+            size //= DType.F32.size  # int8 once it is quantised
+        if size > target.ddr_bytes:
+            ddr = f"the DDR of {target.name} has {target.ddr_mib} MiB"
+            text = f"%{value.name} is {value.tensor}, {ddr}"
+            place = value.owner.location if value.owner else graph.location
+            yield Diagnostic(place, f"{text}: use a target with more, or a smaller batch")
 
 
 def _separate_outputs(graph: Graph) -> None:

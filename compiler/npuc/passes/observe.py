@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuabi.enums import DType
-from npuc.diagnostics import CompileError, Diagnostic
+from npuc.diagnostics import CompileError, Diagnostic, Location
 from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import Stack, evaluate
@@ -56,7 +56,8 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
     def see(value: Value, array: Array) -> None:
         if value in ranges:
             percentile = 100.0 if isinstance(value.owner, Const) else context.percentile
-            ranges[value] = ranges[value].united(_range(value, array, percentile))
+            place = value.owner.location if value.owner else graph.location
+            ranges[value] = ranges[value].united(_range(value, array, percentile, place))
 
     for block in blocks_of(graph, context.calibration or {}, _most_samples(stacked)):
         stack = Stack(count=block.count, values=stacked)
@@ -71,7 +72,7 @@ def _most_samples(stacked: Collection[Value]) -> int:
     return max(1, _BLOCK_ELEMENTS // max(largest, 1))
 
 
-def _range(value: Value, array: Array, percentile: float) -> Range:
+def _range(value: Value, array: Array, percentile: float, place: Location) -> Range:
     """Return the range of an array of one sample or more, rounded to float32."""
     if not array.size:
         return Range()
@@ -83,9 +84,8 @@ def _range(value: Value, array: Array, percentile: float) -> Range:
     with np.errstate(over="ignore"):
         low, high = map(float, ends.astype(np.float32))
     if not np.isfinite([low, high]).all():
-        owner = value.owner
         text = f"%{value.name} overflows float32 on the calibration data: check weights and data"
-        raise CompileError([Diagnostic(owner.location, text)]) if owner else ValueError(text)
+        raise CompileError.at(place, text)
     return Range().united(Range(low, high))
 
 
