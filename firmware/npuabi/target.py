@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = ["Target", "TargetError", "load_target", "target_names"]
 
 _MAX_BYTES = 64 << 10
+_SHOWN = 200
 
 
 class TargetError(ValueError):
@@ -124,25 +125,39 @@ def parse_target(text: str, where: str) -> Target:
     """Return the target that TOML *text* states; *where* names the file in errors."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TargetError(f"{where}: {error}") from error
+    except RecursionError as error:
+        raise TargetError(
+            f"{where}: nested too deeply, a target is a list of key = value"
+        ) from error
+    except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
+        raise TargetError(f"{where}: {_short(str(error))}") from error
     names = [f.name for f in fields(Target)]
     for word, keys in (
         ("missing", set(names) - set(values)),
         ("unknown", set(values) - set(names)),
     ):
         if keys:
-            raise TargetError(f"{where}: {word} key {', '.join(sorted(keys))}")
+            raise TargetError(f"{where}: {word} key {_short(', '.join(sorted(keys)))}")
     name = values["name"]
     if not isinstance(name, str) or not 0 < len(name.encode()) <= 16 or not name.isprintable():
-        raise TargetError(f"{where}: name is 1 to 16 bytes of text, got {name!r}")
+        raise TargetError(f"{where}: name is 1 to 16 bytes of text, got {_short(repr(name))}")
     for key, (low, high) in _LIMITS.items():
         _check_number(where, key, values[key], low, high)
     return Target(**values)
 
 
+def _short(value: object) -> str:
+    """Return a value for a message; Python writes no number of thousands of digits."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
 def _check_number(where: str, key: str, value: object, low: int, high: int) -> None:
     if type(value) is not int or not low <= value <= high:
-        raise TargetError(f"{where}: {key} is a whole number from {low} to {high}, got {value!r}")
+        got = _short(repr(value) if isinstance(value, str) else value)
+        raise TargetError(f"{where}: {key} is a whole number from {low} to {high}, got {got}")
     if key in _POWERS_OF_TWO and value & (value - 1):
         raise TargetError(f"{where}: {key} is a power of two, got {value}")

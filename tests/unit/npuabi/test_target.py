@@ -81,6 +81,13 @@ def test_a_path_works_as_well_as_a_name(tmp_path: Path) -> None:
         (changed("name", '"a-name-that-is-too-long"'), "name is 1 to 16 bytes"),
         (changed("name", '"a\\nb"'), "name is 1 to 16 bytes"),
         (changed("name", "7"), "name is 1 to 16 bytes"),
+        (changed("cores", "9" * 5000), "Exceeds the limit"),
+        (changed("cores", "0x" + "f" * 5000), "got a number of thousands of digits"),
+        (changed("cores", "[0x" + "f" * 5000 + "]"), "got a number of thousands of digits"),
+        (changed("cores", "[" * 5000 + "]" * 5000), "nested too deeply"),
+        (changed("cores", "{a=" * 3000 + "1" + "}" * 3000), "nested too deeply"),
+        (EDGE_TEXT + "\n" + "a" * 9000 + " = 1\n", "unknown key aaaa"),
+        (changed("name", "'" + "a" * 9000 + "'"), "name is 1 to 16 bytes"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name_of_key_and_reason(text: str, words: str) -> None:
@@ -88,6 +95,7 @@ def test_a_wrong_file_is_refused_by_name_of_key_and_reason(text: str, words: str
         parse_target(text, "bad.toml")
     assert str(caught.value).startswith("bad.toml: ")
     assert words in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def test_a_key_left_out_is_named() -> None:
