@@ -7,6 +7,7 @@ ring order; equal tensors share one descriptor.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from npuabi.cycles import Work, works_of
 from npuabi.enums import Direction, DType, Precision, Space, ToaFlag
@@ -31,6 +32,7 @@ __all__ = ["Emitted", "emit"]
 _SETUP_CYCLES = 2
 _DMA_GRANULE_LOG2 = 4
 _MOST_SOURCES = 1 << 16
+_FIELDS = attrgetter(*TensorDescriptor.FIELDS)
 _OPERANDS = ("input", "weights", "params", "residual", "output")
 _WAITS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.WAIT_VECTOR)
 
@@ -128,7 +130,7 @@ class _Emitter:
         return self._numbers[value]
 
     def _number(self, record: TensorDescriptor) -> int:
-        key = tuple(getattr(record, name) for name in record.FIELDS)
+        key = _FIELDS(record)
         if key not in self._tensors:
             self._tensors[key] = len(self._records)
             self._records.append(record)

@@ -6,7 +6,6 @@ remembers what each op was when its types were right, and checks them again only
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from npuc.diagnostics import CompileError, Diagnostic
@@ -29,13 +28,11 @@ class Verifier:
 
     def verify(self, graph: Graph) -> None:
         """Raise CompileError with every broken rule of *graph*, each at the place of its op."""
-        check = _Check(graph, self._sound)
-        found = [Diagnostic(place.location, text) for place, text in check.run()]
+        found = _Check(graph, self._sound).run()
         if found:
             raise CompileError(found)
 
 
-_Finding = tuple[Op | Graph, str]
 _State = tuple[object, ...]
 """All that an op's types follow from: those of its operands and results, and its attributes."""
 
@@ -48,64 +45,74 @@ class _Check:
         self.sound = sound
         self.readers: dict[Value, int] = {}
         self.names: set[str] = set()
+        self.found: list[Diagnostic] = []
 
-    def run(self) -> Iterator[_Finding]:
+    def run(self) -> list[Diagnostic]:
         for argument in self.graph.arguments:
-            yield from self._define(argument, None)
+            self._define(argument, None)
         previous: Op | None = None
         for op in self.graph.ops:
             if op.graph is not self.graph or op.previous is not previous:
-                yield op, f"{op.NAME} is not linked into its graph"
-            yield from self._operands(op)
-            yield from self._own(op)
+                self._note(op, f"{op.NAME} is not linked into its graph")
+            self._operands(op)
+            self._own(op)
             for value in op.results:
-                yield from self._define(value, op)
+                self._define(value, op)
             previous = op
-        yield from self._outputs()
-        yield from self._users()
+        self._outputs()
+        self._users()
+        return self.found
 
-    def _define(self, value: Value, owner: Op | None) -> Iterator[_Finding]:
+    def _note(self, place: Op | Graph, text: str) -> None:
+        self.found.append(Diagnostic(place.location, text))
+
+    def _define(self, value: Value, owner: Op | None) -> None:
         place = owner or self.graph
         if value.owner is not owner:
-            yield place, f"%{value.name} names another op as its producer"
+            self._note(place, f"%{value.name} names another op as its producer")
         if value in self.readers:
-            yield place, f"%{value.name} is defined twice"
+            self._note(place, f"%{value.name} is defined twice")
         if value.name and value.name in self.names:
-            yield place, f"the name %{value.name} is given to two values"
+            self._note(place, f"the name %{value.name} is given to two values")
         self.names.add(value.name)
         self.readers[value] = 0
 
-    def _operands(self, op: Op) -> Iterator[_Finding]:
-        for value, count in Counter(op.inputs).items():
+    def _operands(self, op: Op) -> None:
+        reads: dict[Value, int] = {}
+        for value in op.inputs:
+            reads[value] = reads.get(value, 0) + 1
+        for value, count in reads.items():
             if value not in self.readers:
-                yield op, f"{op.NAME}: %{value.name} is used before its definition"
+                self._note(op, f"{op.NAME}: %{value.name} is used before its definition")
             elif value.users.get(op) != count:
-                yield op, f"{op.NAME}: the users of %{value.name} are not kept right"
+                self._note(op, f"{op.NAME}: the users of %{value.name} are not kept right")
             else:
                 self.readers[value] += 1
 
-    def _own(self, op: Op) -> Iterator[_Finding]:
+    def _own(self, op: Op) -> None:
         """Check what depends on the op alone, unless it is as it was when it was sound."""
         state = _state(op)
         if self.sound.get(op) == state:
             return
         found = list(_missing(op)) or list(_types(op))
-        yield from found
+        for text in found:
+            self._note(op, text)
         if not found:
             self.sound[op] = state
 
-    def _outputs(self) -> Iterator[_Finding]:
+    def _outputs(self) -> None:
         if not self.graph.outputs:
-            yield self.graph, "the graph has no outputs"
+            self._note(self.graph, "the graph has no outputs")
         for value in self.graph.outputs:
             if value not in self.readers:
-                yield self.graph, f"the output %{value.name} is not defined"
+                self._note(self.graph, f"the output %{value.name} is not defined")
 
-    def _users(self) -> Iterator[_Finding]:
+    def _users(self) -> None:
         """Find users that do not read: those that do were counted."""
         for value, readers in self.readers.items():
             if len(value.users) != readers:
-                yield value.owner or self.graph, f"the users of %{value.name} are not kept right"
+                place = value.owner or self.graph
+                self._note(place, f"the users of %{value.name} are not kept right")
 
 
 def _state(op: Op) -> _State:
@@ -115,31 +122,31 @@ def _state(op: Op) -> _State:
         *[None if v is None else v.type for v in operands],
         *[v.type for v in op.results],
         # Passes may write into a list.
-        *[tuple(v) if isinstance(v, list) else v for v in op.attributes.values()],
+        *[tuple(v) if type(v) is list else v for v in op.attributes.values()],
     )
 
 
-def _missing(op: Op) -> Iterator[_Finding]:
+def _missing(op: Op) -> Iterator[str]:
     operands = op.operands
     for index, field in enumerate(op.OPERANDS):
         given = index < len(operands) and operands[index] is not None
         if not given and not field.optional:
-            yield op, f"{op.NAME} lacks its operand {field.name}"
+            yield f"{op.NAME} lacks its operand {field.name}"
 
 
-def _types(op: Op) -> Iterator[_Finding]:
+def _types(op: Op) -> Iterator[str]:
     """Hold the types of the results against inference, and run the op's own verifier."""
     try:
         inferred = inferred_types(op)
         op.verify()
     except ValueError as error:
-        yield op, f"{op.NAME}: {error}"
+        yield f"{op.NAME}: {error}"
         return
     if inferred is None:
         return
     if len(inferred) != len(op.results):
-        yield op, f"{op.NAME} has {len(op.results)} results, its inference {len(inferred)}"
+        yield f"{op.NAME} has {len(op.results)} results, its inference {len(inferred)}"
         return
     for value, want in zip(op.results, inferred, strict=True):
         if not agree(value.type, want):
-            yield op, f"{op.NAME}: %{value.name} is {value.type}, its inference {want}"
+            yield f"{op.NAME}: %{value.name} is {value.type}, its inference {want}"

@@ -114,7 +114,10 @@ class Task(Op):
     @property
     def output(self) -> Value:
         """The buffer that is written."""
-        return self.inputs[1]
+        value = self._operands[1]
+        if value is None:
+            raise ValueError(f"{self.NAME} has no output")
+        return value
 
     @property
     def reads(self) -> list[Value]:
@@ -123,7 +126,7 @@ class Task(Op):
 
     def named(self, name: str) -> Value | None:
         """Return the operand declared as *name*, or None when it is absent."""
-        for value, spec in zip(self.operands, self.OPERANDS, strict=False):
+        for value, spec in zip(self._operands, self.OPERANDS, strict=False):
             if spec.name == name:
                 return value
         return None
