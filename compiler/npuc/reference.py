@@ -396,11 +396,14 @@ def accumulator_bound(
     *weights* are (O, ...), *bias* is (O,) or None; *x_range* is the smallest and largest input
     with its zero point subtracted. Sums start from the bias and may run in any order.
     """
-    wide = weights.astype(np.int64).reshape(weights.shape[0], -1)
+    rows = weights.reshape(weights.shape[0], -1)
+    up = np.maximum(rows, 0).sum(axis=1, dtype=np.int64)
+    down = np.minimum(rows, 0).sum(axis=1, dtype=np.int64)
     start = np.zeros(weights.shape[0], np.int64) if bias is None else bias.astype(np.int64)
-    ends = (wide * x_range[0], wide * x_range[1])
-    low: Array = start + np.minimum(np.minimum(*ends), 0).sum(axis=1)
-    high: Array = start + np.maximum(np.maximum(*ends), 0).sum(axis=1)
+    # A product that pulls the other way may be missing from a partial sum: it counts as 0.
+    smallest, largest = min(x_range[0], 0), max(x_range[1], 0)
+    low: Array = start + smallest * up + largest * down
+    high: Array = start + largest * up + smallest * down
     return low, high
 
 
