@@ -116,14 +116,27 @@ class Builder:
         line = self._all_lines.get(word.text)
         if line is not None:
             raise Issue(word.column, f"%{word.text} is used before its definition in line {line}")
-        raise Issue(word.column, f"%{word.text} is not defined{self._similar(word.text)}")
+        raise Issue(
+            word.column, f"%{word.text} is not defined{self._similar(word.text, self._values, '%')}"
+        )
 
-    def _similar(self, name: str) -> str:
+    def _similar(self, name: str, known: Iterable[str], mark: str = "") -> str:
         """Return a hint; only for the first mistakes, as each looks at every name."""
         self._suggestions += 1
         if self._suggestions > _MAX_SUGGESTIONS:
             return ""
-        return _did_you_mean(name, self._values, "%")
+        close = difflib.get_close_matches(name, list(known), 1)
+        return f", did you mean {mark}{close[0]}" if close else ""
+
+    def _op_class(self, name: Word) -> type[Op]:
+        cls = REGISTRY.get(name.text)
+        if cls is None:
+            raise Issue(
+                name.column, f"unknown op {name.text!r}{self._similar(name.text, REGISTRY)}"
+            )
+        if cls is Const:
+            raise Issue(name.column, "const takes data, as in const splat(0.1) : tensor<16xf32>")
+        return cls
 
     def _stated(self, line: int, text: Operation) -> list[Type | None] | None:
         if text.types is None:
@@ -135,7 +148,7 @@ class Builder:
         location = Location(self._file, line, text.name.column)
         if text.data is not None:
             return self._constant(location, text, stated)
-        cls = _op_class(text.name)
+        cls = self._op_class(text.name)
         operands = self._operands(line, text, cls)
         attributes = build_attributes(text.name, text.attributes, cls)
         if operands is None or (stated is not None and None in stated):
@@ -177,20 +190,6 @@ class Builder:
             values.append(None if word is None else self._checked(line, self._value, word))
         wrong = any(v is None and w for v, w in zip(values, text.operands, strict=True))
         return None if wrong else values
-
-
-def _did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f", did you mean {mark}{close[0]}" if close else ""
-
-
-def _op_class(name: Word) -> type[Op]:
-    cls = REGISTRY.get(name.text)
-    if cls is None:
-        raise Issue(name.column, f"unknown op {name.text!r}{_did_you_mean(name.text, REGISTRY)}")
-    if cls is Const:
-        raise Issue(name.column, "const takes data, as in const splat(0.1) : tensor<16xf32>")
-    return cls
 
 
 def _check_arity(text: Operation, cls: type[Op]) -> None:

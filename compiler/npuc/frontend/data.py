@@ -20,6 +20,7 @@ from npuc.ir.types import TensorType
 __all__ = ["build_data"]
 
 _MAX_NESTING = 16
+_GOT = "got"
 
 
 def build_data(text: DataText, tensor: TensorType, folder: Path) -> Data:
@@ -136,8 +137,10 @@ def _nested(body: Word) -> Any:
         place = body.column + error.pos
         raise Issue(place, "expected numbers in brackets, as in [[1.0, 0.5]]") from error
     except ValueError as error:
-        raise Issue(body.column, f"dense takes finite numbers: {error}") from error
+        # Python's own text, of a number with too many digits, is no help to a user.
+        reason = error if str(error).startswith(_GOT) else "one has thousands of digits"
+        raise Issue(body.column, f"dense takes finite numbers: {reason}") from error
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"got {name}")
+    raise ValueError(f"{_GOT} {name}")

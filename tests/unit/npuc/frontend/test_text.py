@@ -223,12 +223,23 @@ def test_a_name_holds_no_control_characters(name: str) -> None:
     assert str(caught.value).splitlines()[0].isprintable()
 
 
+def test_a_number_of_endless_digits_is_refused_in_the_users_words() -> None:
+    digits = "9" * 10_000
+    with pytest.raises(CompileError) as caught:
+        parse_text(
+            "graph @g(%x: tensor<1xf32>) {\n"
+            f"  %w = const dense([{digits}]) : tensor<1xf32>\n  return %x\n}}"
+        )
+    assert "dense takes finite numbers: one has thousands of digits" in str(caught.value)
+
+
 def test_of_many_mistakes_the_first_hundred_are_shown() -> None:
     wrong = "\n".join(f"  %y{n} = relo(%x)" for n in range(1000))
     with pytest.raises(CompileError) as caught:
         parse_text(f"graph @g(%x: tensor<1xf32>) {{\n{wrong}\n  return %x\n}}")
     assert len(caught.value.diagnostics) == 1000
     assert str(caught.value).count("error:") == 100
+    assert str(caught.value).count("did you mean") == 20
     assert str(caught.value).endswith("and 900 more mistakes: mend these first")
 
 
