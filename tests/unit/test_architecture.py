@@ -16,7 +16,7 @@ PACKAGES = {"npuabi": "firmware", "npuc": "compiler", "npufw": "firmware"}
 MAY_IMPORT = {"npuabi": set[str](), "npuc": {"npuabi"}, "npufw": {"npuabi"}}
 FOLDERS = {"compiler", "firmware", "runtime"}
 DEPENDENCIES = {"click", "construct", "lark", "numpy", "rich"}
-EXTRAS = {"ai_edge_litert", "flatbuffers", "onnx", "onnxruntime", "sklearn", "tflite"}
+EXTRAS = {"ai_edge_litert", "flatbuffers", "onnx", "onnxruntime", "sklearn"}
 FILE_LINES = 600
 FUNCTION_LINES = 60
 
