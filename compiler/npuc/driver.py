@@ -39,6 +39,12 @@ from npuc.samples import calibration_samples, generated
 __all__ = ["Compilation", "Options", "compile"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
+_COMPARED = 3
+"""Plans of one level that are compared below -O3, when the first stalls."""
+
+_SMOOTH = 20
+"""Cycles for each stall cycle of a plan that is taken without comparing it."""
+
 _BUDGETS = (100, 95, 85, 75, 60, 45, 30, 15)
 """Percent of SRAM given to tiling, tried in turn: placement needs slack on some networks."""
 
@@ -171,42 +177,51 @@ class _Attempt:
     timeline: Timeline
     times: list[PassTime]
 
+    @property
+    def smooth(self) -> bool:
+        """Whether a twentieth of the cycles or less are stalls."""
+        return _SMOOTH * sum(self.timeline.stalls.values()) <= self.timeline.cycles
+
 
 def _best(graph: Graph, context: PassContext, after: After | None) -> _Attempt:
-    """Return the first plan that fits; at -O3 the fastest of all budgets that fit.
+    """Return the fastest plan of the -O level.
 
-    What fits with no buffering ahead only is planned as -O0 does.
+    A plan that stalls little is taken as it is. Else smaller tiling budgets and the plans of the
+    lower levels compete: a level compiles what those below it compile, and is no slower but for
+    the stalls that are let pass. -O3 compares all budgets in any case.
     """
-    found = _fitting(graph, context, context.level, after)
-    if not isinstance(found, _Attempt) and context.level:
-        again = _fitting(graph, context, 0, after)
-        found = again if isinstance(again, _Attempt) else found
-    if not isinstance(found, _Attempt):
-        raise found
-    return found
-
-
-def _fitting(
-    graph: Graph, context: PassContext, level: int, after: After | None
-) -> _Attempt | CompileError:
-    """Return the best plan of an -O level, or why there is none."""
-    best: _Attempt | None = None
+    found: list[_Attempt] = []
     failure: CompileError | None = None
+    for level in range(context.level, -1, -1):
+        tried, refused = _attempts(graph, context, level, after)
+        found += tried
+        failure = failure or refused
+        if found and found[0].smooth:
+            break
+    if not found:
+        raise failure or CompileError.at(graph.location, "no plan fits the SRAM")
+    return min(found, key=lambda attempt: attempt.timeline.cycles)
+
+
+def _attempts(
+    graph: Graph, context: PassContext, level: int, after: After | None
+) -> tuple[list[_Attempt], CompileError | None]:
+    """Return the plans of one level that fit, the roomiest first, and why one did not."""
+    found: list[_Attempt] = []
+    failure: CompileError | None = None
+    wanted = len(_BUDGETS) if context.level == 3 else _COMPARED
     for budget in _BUDGETS:
         try:
-            attempt = _attempt(graph, context, npu_passes(level, budget), after)
+            found.append(_attempt(graph, context, npu_passes(level, budget), after))
         except SramOverflow as error:
             failure = failure or error
             continue
         except CompileError as error:
             # A smaller budget cannot help what does not fit this one.
-            failure = failure or error
+            return found, failure or error
+        if len(found) == wanted or (found[0].smooth and context.level < 3):
             break
-        if best is None or attempt.timeline.cycles < best.timeline.cycles:
-            best = attempt
-        if level < 3:
-            break
-    return best or failure or CompileError.at(graph.location, "no plan fits the SRAM")
+    return found, failure
 
 
 def _attempt(

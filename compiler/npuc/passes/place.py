@@ -7,12 +7,12 @@ buffers that are live at the same task never overlap.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import ClassVar
 
-from npuabi.enums import Space
+from npuabi.enums import Space, Unit
 from npuabi.geometry import LANES
 from npuabi.target import Target
 from npuc.diagnostics import CompileError, Diagnostic
@@ -26,6 +26,10 @@ from npuc.passes.context import PassContext
 
 __all__ = ["Place", "SramOverflow", "settle"]
 
+
+_DMA = (Unit.DMA_IN, Unit.DMA_OUT)
+_BESIDE = 3
+"""Tasks before and behind a transfer that it may run beside."""
 
 _SOON = 4
 """Tasks behind the last use of a buffer within which its memory is better left alone."""
@@ -99,8 +103,10 @@ class _Streams:
         self._requests = requests
         self._together: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         number = {root: index for index, root in enumerate(roots)}
-        for task in tasks:
-            self._note(task, number)
+        for index, task in enumerate(tasks):
+            self._note(_rates(task), number)
+            if task.UNIT in _DMA:
+                self._note_beside(index, tasks, number)
         self._soon = _reused_soon(tasks, requests)
 
     def cost(self, index: int, offset: int, offsets: Sequence[int | None]) -> float:
@@ -129,10 +135,27 @@ class _Streams:
     def _banks(self, offset: int, size: int) -> tuple[int, int]:
         return offset // self._bank, (offset + size - 1) // self._bank + 1
 
-    def _note(self, task: Task, number: dict[Value, int]) -> None:
-        rates = _rates(task)
+    def _note_beside(self, index: int, tasks: Sequence[Task], number: dict[Value, int]) -> None:
+        """Note a transfer's buffer against those of the compute tasks that it may run beside."""
+        moved = _rates(tasks[index])
+        beside = tasks[max(index - _BESIDE, 0) : index + _BESIDE + 1]
+        for task in beside:
+            shared = any(root_of(v)[0] in moved for v in task.inputs)
+            if task.UNIT not in _DMA and not shared:
+                self._note({**_rates(task), **moved}, number, only=moved)
+
+    def _note(
+        self,
+        rates: Mapping[Value, float],
+        number: dict[Value, int],
+        only: Collection[Value] | None = None,
+    ) -> None:
+        """Note each pair of buffers; with *only*, the pairs of one of those and another."""
+        chosen = None if only is None else {number[r] for r in only if r in number}
         known = [(number[r], w) for r, w in rates.items() if r in number]
         for (a, words_a), (b, words_b) in combinations(known, 2):
+            if chosen is not None and (a in chosen) == (b in chosen):
+                continue
             self._together[a][b] += min(words_a, words_b)
             self._together[b][a] += min(words_a, words_b)
 
