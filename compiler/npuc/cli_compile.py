@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -42,6 +43,8 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     if path is None:
         path = f"{Path(model).stem if model != '-' else 'graph'}.bin"
     refuse_overwriting(path, [model, str(options.target), str(options.calibrate)])
+    # A graph is many small objects in cycles that live to the end: collecting them rarely pays.
+    gc.set_threshold(50_000, 20, 50)
     with progress_bar() as progress:
         compiled = compile(model, options, after=_observer(output), progress=progress)
     for note in compiled.notes:

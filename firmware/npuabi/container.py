@@ -112,6 +112,16 @@ def read_blob(raw: bytes, *, target: Target) -> Loaded:
     return Loaded(program=program, events=_events(damages, program))
 
 
+def target_of(raw: bytes) -> str:
+    """Return the name of the target that a blob says it is for, before anything is believed.
+
+    Raises AbiError when no table header can be found.
+    """
+    parts = split_sections(bytes(raw))
+    header = newest_header([Copy.of(parts[kind]) for kind in _TABLES]).header
+    return bytes(np.frombuffer(header, TableHeader.DTYPE)[0]["target"]).decode("utf-8", "replace")
+
+
 def _admit(header: bytes, target: Target) -> TableHeader:
     """Decode a table header whose CRC holds, once its version says that it can be decoded."""
     version = np.frombuffer(header, TableHeader.DTYPE)[0]

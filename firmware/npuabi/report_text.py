@@ -11,7 +11,7 @@ from npuabi.report import LayerCost, ProgramCost
 
 __all__ = ["print_costs"]
 
-_PIPE_WIDTH = 100
+_TABLE_WIDTH = 400
 _COLUMNS = (
     ("op", "left"),
     ("kind", "left"),
@@ -26,9 +26,8 @@ _COLUMNS = (
 
 def print_costs(cost: ProgramCost, file: IO[str] | None = None) -> None:
     """Print *cost* to *file* (standard output): a row an op, the totals, and the stalls."""
-    console = Console(file=file, highlight=False)
-    if not console.is_terminal:
-        console = Console(file=file, highlight=False, width=_PIPE_WIDTH)
+    # A narrow terminal wraps a row; it must not lose the ends of numbers.
+    console = Console(file=file, highlight=False, width=_TABLE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, side in _COLUMNS:
         table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)

@@ -25,6 +25,7 @@ _SHOWN_ENTRIES = 8
 _TARGET = click.option(
     "--target", default="edge", show_default=True, help="Target of the device: name or TOML file."
 )
+_OWN_TARGET = click.option("--target", help="Target to assume; default: the one it is for.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _BLOB = click.argument("blob", type=click.Path(allow_dash=True))
 
@@ -40,11 +41,18 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _boot(raw: bytes, target: str) -> Image:
-    """Return the image, its healing events printed on standard error."""
-    from npuabi.target import load_target
+def _boot(raw: bytes, target: str | None) -> Image:
+    """Return the image, its healing events printed on standard error.
+
+    Without a *target* the blob's own is assumed, where it is one that comes with the toolchain.
+    """
+    from npuabi.container import target_of
+    from npuabi.target import load_target, target_names
     from npufw.boot import boot
 
+    if target is None:
+        own = target_of(raw)
+        target = own if own in target_names() else "edge"
     image = boot(raw, load_target(target))
     for event in image.events:
         click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
@@ -111,7 +119,7 @@ def run(
 
 @main.command()
 @_BLOB
-@_TARGET
+@_OWN_TARGET
 @click.option("--entry", type=int, metavar="N", help="Show TOA N and its tensors byte by byte.")
 @click.option("--op", metavar="NAME", help="Show the TOAs of this op of the graph.")
 @click.option("--line", type=int, metavar="N", help="Show the TOAs of this line of the graph.")
@@ -121,7 +129,7 @@ def run(
 @_JSON
 def inspect(
     blob: str,
-    target: str,
+    target: str | None,
     entry: int | None,
     op: str | None,
     line: int | None,
@@ -150,6 +158,8 @@ def inspect(
     shown = Inspector(raw, image)
     named = entry is not None or op is not None or line is not None
     selected = shown.select(entry=entry, op=op, line=line) if named else []
+    if as_json and (draw or dump or ring):
+        raise click.UsageError("--json does not go with --map, --hex and --ring")
     if as_json:
         _print_json(to_json(raw, image, selected))
         return
@@ -233,10 +243,11 @@ def selftest(blob: str, target: str, as_json: bool) -> None:
     from npufw.hostfiles import read_blob_file
     from npufw.selftest import selftest as known_answer
 
-    result = known_answer(Engine(_boot(read_blob_file(blob), target)))
+    image = _boot(read_blob_file(blob), target)
+    result = known_answer(Engine(image))
     crcs = {"expected": f"{result.expected:#010x}", "given": f"{result.given:#010x}"}
     if as_json:
-        _print_json({"schema": 1, "passed": result.passed, **crcs})
+        _print_json({"schema": 1, "passed": result.passed, **crcs, "events": _events(image)})
     if not result.passed:
         text = f"outputs have CRC {crcs['given']}, expected {crcs['expected']}"
         raise FirmwareError(ErrorCode.KNOWN_ANSWER, text)
@@ -246,9 +257,9 @@ def selftest(blob: str, target: str, as_json: bool) -> None:
 
 @main.command()
 @_BLOB
-@_TARGET
+@_OWN_TARGET
 @_JSON
-def profile(blob: str, target: str, as_json: bool) -> None:
+def profile(blob: str, target: str | None, as_json: bool) -> None:
     """Show where the cycles of BLOB go, op by op.
 
     \b

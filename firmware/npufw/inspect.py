@@ -122,7 +122,9 @@ class Inspector:
         found = [i for i, toa in enumerate(toas) if toa.op in wanted]
         if not found:
             what = f"op {op!r}" if op is not None else f"line {line}"
-            text = f"no TOA comes from {what}; the ops are {', '.join(dict.fromkeys(names))}"
+            known = dict.fromkeys(names if op is not None else (str(s.line) for s in sources))
+            kind = "ops are" if op is not None else "lines are"
+            text = f"no TOA comes from {what}, it may be fused; the {kind} {', '.join(known)}"
             raise FirmwareError(ErrorCode.BAD_SYMBOL, text, remedy="choose one of these")
         return found
 

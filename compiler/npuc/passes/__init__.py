@@ -62,7 +62,7 @@ def npu_passes(level: int, budget_percent: int) -> list[Pass]:
     """
     return [
         Tile(budget_percent=budget_percent, copies=2 if level else 1, best_mode=level >= 2),
-        Schedule(lookahead=0 if not level else min(level, 2)),
+        Schedule(lookahead=min(level, 1)),
         Place(banked=level >= 2),
         PlanMemory(),
         Depend(),

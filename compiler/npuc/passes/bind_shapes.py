@@ -17,6 +17,7 @@ from npuc.ir.core import Graph, Value
 from npuc.ir.types import TensorType
 from npuc.passes.context import PassContext
 from npuc.passes.infer_types import infer_types
+from npuc.passes.level import Level
 
 __all__ = ["BindShapes"]
 
@@ -26,6 +27,7 @@ class BindShapes:
     """Bind the dims of inputs by ``context.shapes`` and infer all types anew."""
 
     NAME: ClassVar[str] = "bind_shapes"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Raises CompileError for an unknown input, another rank, another dim, an unbound dim."""

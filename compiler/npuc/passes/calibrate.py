@@ -20,6 +20,7 @@ from npuc.ir.core import Graph, Value
 from npuc.passes.context import PassContext
 from npuc.passes.edit import separate_roles
 from npuc.passes.legalise import refuse_unsupported
+from npuc.passes.level import Level
 from npuc.passes.observe import Range, observe
 from npuc.passes.parameters import activation_quant
 from npuc.passes.tied import Groups, float_activations, groups_of
@@ -34,6 +35,7 @@ class Calibrate:
     """Put quantisation parameters on the float types of activations."""
 
     NAME: ClassVar[str] = "calibrate"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Annotate *graph*; CompileError when ranges are needed and no data is given."""

@@ -19,6 +19,7 @@ from npuc.ir.core import Graph, Value
 from npuc.npu.regions import geometry
 from npuc.npu.tasks import Task, buffer_type
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 
 __all__ = ["Depend"]
 
@@ -36,6 +37,7 @@ class Depend:
     """Set the ``waits`` of every task."""
 
     NAME: ClassVar[str] = "depend"
+    LEVEL: ClassVar[Level] = Level.TASKS
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite the tasks' attributes in place."""

@@ -13,6 +13,7 @@ from npuc.ops.add import Add
 from npuc.ops.expand import Expand
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
+from npuc.passes.level import Level
 
 __all__ = ["ExplicitBroadcast"]
 
@@ -22,6 +23,7 @@ class ExplicitBroadcast:
     """Insert ``expand`` before each add whose operands differ in shape."""
 
     NAME: ClassVar[str] = "explicit_broadcast"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite every add of *graph*."""

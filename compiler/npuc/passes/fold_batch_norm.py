@@ -22,6 +22,7 @@ from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused, only_user, real_constant
+from npuc.passes.level import Level
 
 __all__ = ["FoldBatchNorm", "affine_of"]
 
@@ -31,6 +32,7 @@ class FoldBatchNorm:
     """Scale weights instead of results."""
 
     NAME: ClassVar[str] = "fold_batch_norm"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Fold every batch_norm that the guards allow."""

@@ -14,6 +14,7 @@ from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.rewriter import erase_dead
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, real_constant
+from npuc.passes.level import Level
 
 __all__ = ["FoldConstants"]
 
@@ -26,6 +27,7 @@ class FoldConstants:
     """
 
     NAME: ClassVar[str] = "fold_constants"
+    LEVEL: ClassVar[Level] = Level.GRAPH
     limit: int = 1 << 24
 
     def run(self, graph: Graph, context: PassContext) -> None:

@@ -19,6 +19,7 @@ from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
 from npuc.passes.edit import add_constant, constant_of, erase_unused, only_user
+from npuc.passes.level import Level
 
 __all__ = ["FreezeFakeQuant"]
 
@@ -28,6 +29,7 @@ class FreezeFakeQuant:
     """Replace quantize-dequantize pairs by parameters on the float type."""
 
     NAME: ClassVar[str] = "freeze_fake_quant"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Freeze every pair of *graph*."""

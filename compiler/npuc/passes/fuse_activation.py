@@ -20,6 +20,7 @@ from npuc.ops.dense import Dense
 from npuc.ops.relu import Relu
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
+from npuc.passes.level import Level
 
 __all__ = ["FuseActivation"]
 
@@ -38,6 +39,7 @@ class FuseActivation:
     """Move activations into the op before them."""
 
     NAME: ClassVar[str] = "fuse_activation"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Fuse what the guards allow; nothing when the context says ``no_fuse``."""

@@ -17,6 +17,7 @@ from npuc.ops.add import Add
 from npuc.ops.conv2d import Conv2d
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
+from npuc.passes.level import Level
 
 __all__ = ["FuseResidual"]
 
@@ -26,6 +27,7 @@ class FuseResidual:
     """Move residual adds into the convolution before them."""
 
     NAME: ClassVar[str] = "fuse_residual"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Fuse what the guards allow; nothing when the context says ``no_fuse``."""

@@ -12,6 +12,7 @@ from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.merge import complete, inferred_types
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 
 __all__ = ["InferTypes", "infer_types"]
 
@@ -21,6 +22,7 @@ class InferTypes:
     """Infer all result types anew."""
 
     NAME: ClassVar[str] = "infer_types"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Set the types; raises CompileError with every op whose operands disagree."""

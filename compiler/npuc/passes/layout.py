@@ -26,6 +26,7 @@ from npuc.ops.quantize import Quantize
 from npuc.ops.to_layout import ToLayout
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, activations, separate_roles
+from npuc.passes.level import Level
 
 __all__ = ["ChooseLayout"]
 
@@ -35,6 +36,7 @@ class ChooseLayout:
     """Set the layout of every activation."""
 
     NAME: ClassVar[str] = "layout"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Annotate *graph* and convert at its integer interfaces."""

@@ -21,6 +21,7 @@ from npuc.ir.core import Graph, Op, Value
 from npuc.ops.identity import Identity
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
+from npuc.passes.level import Level
 
 __all__ = ["Legalise", "refuse_unsupported"]
 
@@ -30,6 +31,7 @@ class Legalise:
     """Check every limit of every op."""
 
     NAME: ClassVar[str] = "legalise"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Check *graph*; raises one CompileError with every broken limit."""

@@ -12,6 +12,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op
 from npuc.npu.builder import Builder
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 
 __all__ = ["Lower", "lowered"]
 
@@ -46,6 +47,7 @@ class Lower:
     """Replace L2 ops by npu tasks."""
 
     NAME: ClassVar[str] = "lower"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite *graph* in place."""

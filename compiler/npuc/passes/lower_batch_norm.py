@@ -18,6 +18,7 @@ from npuc.ops.reshape import Reshape
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused
 from npuc.passes.fold_batch_norm import affine_of
+from npuc.passes.level import Level
 
 __all__ = ["LowerBatchNorm"]
 
@@ -27,6 +28,7 @@ class LowerBatchNorm:
     """Replace batch_norm by conv2d with one 1x1 filter a channel."""
 
     NAME: ClassVar[str] = "lower_batch_norm"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Lower every batch_norm of *graph*."""

@@ -14,6 +14,7 @@ from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph
 from npuc.ir.verifier import Verifier
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level, level_of
 
 __all__ = ["Pass", "PassManager", "PassTime"]
 
@@ -22,6 +23,7 @@ class Pass(Protocol):
     """A change of the whole graph: a frozen dataclass whose fields are its options."""
 
     NAME: ClassVar[str]
+    LEVEL: ClassVar[Level]
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Change *graph* in place; raises CompileError for what cannot be compiled."""
@@ -55,6 +57,7 @@ class PassManager:
         times = []
         for number, step in enumerate(self.passes):
             context.progress(step.NAME, number, len(self.passes))
+            _check_level(step, graph)
             start = time.perf_counter()
             step.run(graph, context)
             done = time.perf_counter()
@@ -63,6 +66,13 @@ class PassManager:
             if after is not None:
                 after(step, graph)
         return times
+
+
+def _check_level(step: Pass, graph: Graph) -> None:
+    found = level_of(graph)
+    if found is not step.LEVEL:
+        text = f"pass {step.NAME} takes {step.LEVEL.value}; graph @{graph.name} has {found.value}"
+        raise CompileError.at(graph.location, text)
 
 
 def _verify_after(verifier: Verifier, step: Pass, graph: Graph) -> None:

@@ -90,10 +90,10 @@ def _range(value: Value, array: Array, percentile: float, place: Location) -> Ra
 
 
 def blocks_of(graph: Graph, data: Mapping[str, Array], most: int) -> Iterator[Block]:
-    """Yield runs of at most *most* samples, from arrays whose first axis is N * batch.
+    """Yield runs of at most *most* samples, from arrays whose first axis holds N batches.
 
-    For a graph with one input a single array is taken whatever its name. Raises one CompileError
-    for all that is wrong with *data*.
+    Samples that fill no batch are left out. For a graph with one input a single array is taken
+    whatever its name. Raises one CompileError for all that is wrong with *data*.
     """
     if len(graph.arguments) == len(data) == 1:
         data = {graph.arguments[0].name: next(iter(data.values()))}
@@ -143,9 +143,9 @@ def _array_problem(value: Value, array: Array | None) -> str:
         return f"array {value.name!r} is {array.dtype}, expected {tensor.dtype.text}"
     batch, rest = _batch(value), tensor.dims[1:]
     fits = array.ndim == len(rest) + 1 and array.shape[1:] == rest
-    if not fits or not len(array) or len(array) % batch:
-        dims = "x".join(["N" if batch == 1 else f"(N*{batch})", *map(str, rest)])
-        return f"array {value.name!r} has shape {array.shape}, expected {dims} with N at least 1"
+    if not fits or len(array) < batch:
+        dims = "x".join(["N", *map(str, rest)])
+        return f"array {value.name!r} has shape {array.shape}, expected {dims}, N at least {batch}"
     if not np.isfinite(array).all():
         return f"array {value.name!r} holds NaN or infinity"
     return ""

@@ -23,6 +23,7 @@ from npuc.npu.regions import geometry, root_of
 from npuc.npu.stripes import SRAM_ALIGNMENT
 from npuc.npu.tasks import Conv, Task, View, buffer_type
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 
 __all__ = ["Place", "SramOverflow", "settle"]
 
@@ -44,6 +45,7 @@ class Place:
     """Give SRAM buffers their offsets; ``banked`` keeps streams of one task in other banks."""
 
     NAME: ClassVar[str] = "place"
+    LEVEL: ClassVar[Level] = Level.TASKS
 
     banked: bool = True
 

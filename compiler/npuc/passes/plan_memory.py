@@ -18,6 +18,7 @@ from npuc.npu.allocate import Request, allocate, lower_bound
 from npuc.npu.regions import geometry
 from npuc.npu.tasks import BufferOp, Constant, Task, buffer_type
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 from npuc.passes.place import live_ranges, settle
 
 __all__ = ["ArenaPlan", "PlanMemory", "arena_plan", "constant_data"]
@@ -36,6 +37,7 @@ class PlanMemory:
     """Give arena buffers and constants their offsets."""
 
     NAME: ClassVar[str] = "plan_memory"
+    LEVEL: ClassVar[Level] = Level.TASKS
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite the types of DDR buffers and their views in place."""

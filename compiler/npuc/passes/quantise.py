@@ -27,6 +27,7 @@ from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, computes, erase_unused, real_constant
+from npuc.passes.level import Level
 from npuc.passes.tied import FIXED, TIED
 from npuc.passes.weights import Layer, quantise_weights
 from npuc.reference import quantize_codes
@@ -39,6 +40,7 @@ class Quantise:
     """Replace float arithmetic by integer arithmetic."""
 
     NAME: ClassVar[str] = "quantise"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Quantise every float op of *graph*."""

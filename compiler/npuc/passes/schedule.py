@@ -14,6 +14,7 @@ from npuc.ir.core import Graph, Op, Value
 from npuc.npu.regions import root_of
 from npuc.npu.tasks import Task, View
 from npuc.passes.context import PassContext
+from npuc.passes.level import Level
 
 __all__ = ["Schedule"]
 
@@ -26,8 +27,10 @@ class Schedule:
     """
 
     NAME: ClassVar[str] = "schedule"
+    LEVEL: ClassVar[Level] = Level.TASKS
 
-    lookahead: int = 2
+    lookahead: int = 1
+    """More than one fills the DMA queue, and the fetcher reaches the compute task late."""
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Reorder *graph* in place: memory first, then tasks, each behind its views."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from npuabi.enums import DType, Layout, Space
 from npuabi.geometry import LANES, dense_strides
 from npuabi.target import Target
+from npuc.diagnostics import CompileError
 from npuc.ir.const import Const, Dense
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
@@ -45,6 +46,7 @@ from npuc.npu.tasks import (
 )
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
+from npuc.passes.level import Level
 
 __all__ = ["Tile"]
 
@@ -65,6 +67,7 @@ class Tile:
     """Cut tasks to fit ``budget_percent`` of SRAM; ``copies`` 2 double-buffers the slots."""
 
     NAME: ClassVar[str] = "tile"
+    LEVEL: ClassVar[Level] = Level.TASKS
 
     budget_percent: int = 100
     copies: int = 2
@@ -73,6 +76,8 @@ class Tile:
     def run(self, graph: Graph, context: PassContext) -> None:
         """Rewrite *graph* in place."""
         tasks = [op for op in graph.ops if isinstance(op, Task)]
+        if any(isinstance(task, DmaIn | DmaOut) for task in tasks):
+            raise CompileError.at(graph.location, f"graph @{graph.name} is tiled already")
         budget = context.sram_bytes * self.budget_percent // 100
         cutter = Cutter(context.target, copies=self.copies)
         cuts = Residency(tasks, cutter, budget=budget).choose()

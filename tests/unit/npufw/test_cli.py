@@ -188,7 +188,9 @@ def test_inspect_draws_banks_and_arena_over_time(blob: Path) -> None:
 
 def test_inspect_refuses_what_is_not_there(blob: Path) -> None:
     assert "there is no TOA 6" in refused("inspect", blob, "--entry", 6)
-    assert "no TOA comes from op 'z'; the ops are y" in refused("inspect", blob, "--op", "z")
+    assert "no TOA comes from op 'z', it may be fused; the ops are y" in refused(
+        "inspect", blob, "--op", "z"
+    )
     assert "line 99" in refused("inspect", blob, "--line", 99)
     assert npufw("inspect", blob, "--entry", 1, "--op", "y").exit_code == 2
 

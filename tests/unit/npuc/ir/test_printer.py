@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuabi.enums import DType
+from npuabi.text import UNPRINTABLE
 from npuc.frontend.text import parse_text
 from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
@@ -108,7 +109,9 @@ def test_a_large_constant_is_elided_on_demand_only() -> None:
     assert 'const hex("' in print_graph(graph, elide=100)
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1))
+@given(
+    st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda s: not UNPRINTABLE.search(s))
+)
 def test_any_name_is_read_back(name: str) -> None:
     graph = Graph(name, [Value(name, TensorType((1,)))])
     graph.outputs = list(graph.arguments)

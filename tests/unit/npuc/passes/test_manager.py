@@ -15,6 +15,7 @@ from npuc.passes import PIPELINE, passes_by_name
 from npuc.passes.bind_shapes import BindShapes
 from npuc.passes.context import PassContext
 from npuc.passes.infer_types import InferTypes
+from npuc.passes.level import Level
 from npuc.passes.manager import PassManager
 
 DYNAMIC = "graph @g(%x: tensor<?x4xf32>) {\n%y = relu(%x)\n%z = relu(%y)\nreturn %z\n}"
@@ -25,6 +26,7 @@ class Break:
     """Gives a value a wrong type."""
 
     NAME: ClassVar[str] = "break"
+    LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
         next(graph.ops).result.type = TensorType((9,))
