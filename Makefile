@@ -23,7 +23,7 @@ demo: $(VENV)/installed
 	@$(BIN)/python -m tools.demo
 
 test: $(VENV)/developed
-	$(BIN)/python -m pytest $(ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
 
 check: $(VENV)/developed
 	$(BIN)/ruff check .

@@ -42,6 +42,9 @@ _KNOWN_ANSWER_SEED = 20_260_101
 _COMPARED = 3
 """Plans of one level that are compared below -O3, when the first stalls."""
 
+_SEARCH_TOAS = 8_000
+"""TOAs of all plans after which no more are compared: large programs must not take many times."""
+
 _SMOOTH = 20
 """Cycles for each stall cycle of a plan that is taken without comparing it."""
 
@@ -196,11 +199,15 @@ def _best(graph: Graph, context: PassContext, after: After | None) -> _Attempt:
         tried, refused = _attempts(graph, context, level, after)
         found += tried
         failure = failure or refused
-        if found and found[0].smooth:
+        if found and (found[0].smooth or _exhausted(found)):
             break
     if not found:
         raise failure or CompileError.at(graph.location, "no plan fits the SRAM")
     return min(found, key=lambda attempt: attempt.timeline.cycles)
+
+
+def _exhausted(found: Sequence[_Attempt]) -> bool:
+    return sum(len(attempt.emitted.toas) for attempt in found) >= _SEARCH_TOAS
 
 
 def _attempts(
@@ -219,7 +226,7 @@ def _attempts(
         except CompileError as error:
             # A smaller budget cannot help what does not fit this one.
             return found, failure or error
-        if len(found) == wanted or (found[0].smooth and context.level < 3):
+        if len(found) == wanted or (found[0].smooth and context.level < 3) or _exhausted(found):
             break
     return found, failure
 
