@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,36 +20,23 @@ from npuabi.errors import AbiError
 from npuabi.program import Program, table_header
 from npuabi.progress import Progress, silent
 from npuabi.records import KnownAnswer
-from npuabi.simulate import Timeline, simulate
+from npuabi.simulate import Timeline
 from npuabi.target import Target, load_target
 from npuc.diagnostics import CompileError, Diagnostic
-from npuc.emit import Emitted, emit
 from npuc.frontend.source import load_source
 from npuc.frontend.text import check_constants, parse
 from npuc.ir.core import Array, Graph
 from npuc.ir.interpreter import evaluate
-from npuc.passes import GRAPH_PASSES, npu_passes
+from npuc.passes import GRAPH_PASSES
 from npuc.passes.context import PassContext
-from npuc.passes.lower import Lower, lowered
-from npuc.passes.manager import After, Pass, PassManager, PassTime
-from npuc.passes.place import SramOverflow
-from npuc.passes.plan_memory import ArenaPlan, arena_plan, constant_data
+from npuc.passes.manager import After, PassManager, PassTime
+from npuc.passes.plan_memory import ArenaPlan
+from npuc.plans import best_plan
 from npuc.samples import calibration_samples, generated
 
 __all__ = ["Compilation", "Options", "compile"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
-_COMPARED = 3
-"""Plans of one level that are compared below -O3, when the first stalls."""
-
-_SEARCH_TOAS = 8_000
-"""TOAs of all plans after which no more are compared: large programs must not take many times."""
-
-_SMOOTH = 20
-"""Cycles for each stall cycle of a plan that is taken without comparing it."""
-
-_BUDGETS = (100, 95, 85, 75, 60, 45, 30, 15)
-"""Percent of SRAM given to tiling, tried in turn: placement needs slack on some networks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +116,7 @@ def compile_graph(
     context = _context(graph, options, folder)
     context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
-    best = _best(graph, context, after)
+    best = best_plan(graph, context, after)
     header = table_header(
         target=context.target,
         tensors=best.emitted.tensors,
@@ -167,86 +154,6 @@ def compile_graph(
         notes=tuple(context.notes),
         passes=(*times, *best.times),
         compile_s=time.perf_counter() - start,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    """One way to tile, place and order the program."""
-
-    emitted: Emitted
-    constants: bytes
-    arena: ArenaPlan
-    timeline: Timeline
-    times: list[PassTime]
-
-    @property
-    def smooth(self) -> bool:
-        """Whether a twentieth of the cycles or less are stalls."""
-        return _SMOOTH * sum(self.timeline.stalls.values()) <= self.timeline.cycles
-
-
-def _best(graph: Graph, context: PassContext, after: After | None) -> _Attempt:
-    """Return the fastest plan of the -O level.
-
-    A plan that stalls little is taken as it is. Else smaller tiling budgets and the plans of the
-    lower levels compete: a level compiles what those below it compile, and is no slower but for
-    the stalls that are let pass. -O3 compares all budgets in any case.
-    """
-    found: list[_Attempt] = []
-    failure: CompileError | None = None
-    for level in range(context.level, -1, -1):
-        tried, refused = _attempts(graph, context, level, after)
-        found += tried
-        failure = failure or refused
-        if found and (found[0].smooth or _exhausted(found)):
-            break
-    if not found:
-        raise failure or CompileError.at(graph.location, "no plan fits the SRAM")
-    return min(found, key=lambda attempt: attempt.timeline.cycles)
-
-
-def _exhausted(found: Sequence[_Attempt]) -> bool:
-    return sum(len(attempt.emitted.toas) for attempt in found) >= _SEARCH_TOAS
-
-
-def _attempts(
-    graph: Graph, context: PassContext, level: int, after: After | None
-) -> tuple[list[_Attempt], CompileError | None]:
-    """Return the plans of one level that fit, the roomiest first, and why one did not."""
-    found: list[_Attempt] = []
-    failure: CompileError | None = None
-    wanted = len(_BUDGETS) if context.level == 3 else _COMPARED
-    for budget in _BUDGETS:
-        try:
-            found.append(_attempt(graph, context, npu_passes(level, budget), after))
-        except SramOverflow as error:
-            failure = failure or error
-            continue
-        except CompileError as error:
-            # A smaller budget cannot help what does not fit this one.
-            return found, failure or error
-        if len(found) == wanted or (found[0].smooth and context.level < 3) or _exhausted(found):
-            break
-    return found, failure
-
-
-def _attempt(
-    graph: Graph, context: PassContext, passes: Sequence[Pass], after: After | None
-) -> _Attempt:
-    start = time.perf_counter()
-    npu = lowered(graph, context)
-    lowering = PassTime(Lower.NAME, time.perf_counter() - start, 0.0)
-    if after is not None:
-        after(Lower(), npu)
-    times = PassManager(passes).run(npu, context, after)
-    emitted = emit(npu, graph.arguments, graph.outputs, context.target)
-    return _Attempt(
-        emitted=emitted,
-        constants=constant_data(npu),
-        arena=arena_plan(npu, context.target.dma_alignment),
-        timeline=simulate(emitted.works, context.target),
-        times=[lowering, *times],
     )
 
 
