@@ -17,9 +17,10 @@ __all__ = ["run_json", "show"]
 
 def run_json(command: str, *arguments: str) -> dict[str, Any]:
     """Return what ``command --json`` printed; raises CalledProcessError when it failed."""
-    done = subprocess.run(
-        [_path(command), *arguments], stdout=subprocess.PIPE, text=True, check=True
-    )
+    done = subprocess.run([_path(command), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr, end="", file=sys.stderr)
+        done.check_returncode()
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,5 +21,4 @@ def cycles(level: int, limit_kib: int) -> int:
 @pytest.mark.parametrize("limit_kib", [6, 10, 16, 32])
 def test_a_higher_level_is_no_slower_and_refuses_no_more(limit_kib: int) -> None:
     found = [cycles(level, limit_kib) for level in range(4)]
-    pairs = zip(found, found[1:], strict=False)
-    assert all(higher <= LET_PASS * lower for lower, higher in pairs), found
+    assert all(higher <= LET_PASS * lower for lower, higher in pairwise(found)), found
