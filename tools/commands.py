@@ -6,13 +6,14 @@ Invariant: the commands are those beside ``sys.executable``, not others on the P
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run_json", "show"]
+__all__ = ["run_json", "show", "show_line"]
 
 
 def run_json(command: str, *arguments: str) -> dict[str, Any]:
@@ -29,6 +30,14 @@ def show(command: str, *arguments: str) -> None:
     """Print a command line as a user would type it, then run it; raises CalledProcessError."""
     print(f"$ {shlex.join([command, *arguments])}", flush=True)
     subprocess.run([_path(command), *arguments], check=True)
+
+
+def show_line(line: str) -> None:
+    """Print a line for the shell, pipes included, then run it; raises CalledProcessError."""
+    print(f"$ {line}", flush=True)
+    here = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(line, shell=True, env=environment, check=True)
 
 
 def _path(command: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from npuabi.enums import Rounding
 from npuc.frontend.text import parse_file
 from npuc.ir.interpreter import evaluate
-from tools.commands import show
+from tools.commands import show, show_line
 
 __all__ = ["float_correct", "main"]
 
@@ -50,7 +50,7 @@ def _demo() -> None:
     _section("Level 4: the same images through the emulated firmware, in int8")
     show("npufw", "eval", str(BLOB), "--data", str(IMAGES))
     _section("One descriptor, byte by byte")
-    show("npufw", "inspect", str(BLOB), "--op", OP)
+    show_line(f"npufw inspect {BLOB} --op {OP} | sed -n '/^TOA .*: conv/,/ crc /p'")
     print("\nNext: npuc --help, npufw --help, README.md")
 
 
