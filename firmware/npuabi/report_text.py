@@ -12,6 +12,7 @@ from npuabi.report import LayerCost, ProgramCost
 __all__ = ["print_costs"]
 
 _TABLE_WIDTH = 400
+_MOST_ROWS = 500
 _COLUMNS = (
     ("op", "left"),
     ("kind", "left"),
@@ -25,16 +26,21 @@ _COLUMNS = (
 
 
 def print_costs(cost: ProgramCost, file: IO[str] | None = None) -> None:
-    """Print *cost* to *file* (standard output): a row an op, the totals, and the stalls."""
+    """Print *cost* to *file* (standard output): a row an op (500 at most), the totals,
+    and the stalls.
+    """
     # A narrow terminal wraps a row; it must not lose the ends of numbers.
     console = Console(file=file, highlight=False, width=_TABLE_WIDTH)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, side in _COLUMNS:
         table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
-    for layer in cost.layers:
+    for layer in cost.layers[:_MOST_ROWS]:
         table.add_row(*_row(layer, cost.cycles))
     with console.capture() as capture:
         console.print(table)
+        if len(cost.layers) > _MOST_ROWS:
+            rest = len(cost.layers) - _MOST_ROWS
+            console.print(f"and {rest:,} more ops: --json lists all", markup=False)
         for line in _totals(cost):
             console.print(line, markup=False, soft_wrap=True)
     # Without the blanks that fill the last column.

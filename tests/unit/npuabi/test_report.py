@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 from npuabi.cycles import works_of
 from npuabi.report import BOUNDS, live_sram_bytes, summarise
+from npuabi.report_text import print_costs
 from npuabi.simulate import simulate
 from tests.builders import EDGE
 from tests.unit.npufw.programs import SHAPE, rescaler
@@ -27,6 +31,16 @@ def test_live_bytes_are_those_read_later_or_touched_now() -> None:
     program = rescaler().builder.build()
     bricks = SHAPE[0] * SHAPE[2] * SHAPE[3] * 16
     assert live_sram_bytes(program.toas, program.tensors, EDGE) == 2 * bricks + 64
+
+
+def test_a_very_long_table_ends_with_the_number_of_rows_left_out() -> None:
+    program = rescaler().builder.build()
+    timeline = simulate(works_of(program.tensors, program.toas, EDGE), EDGE)
+    cost = summarise(program, timeline, EDGE)
+    shown = io.StringIO()
+    print_costs(replace(cost, layers=cost.layers[:1] * 1_200), shown)
+    assert "and 700 more ops: --json lists all\n" in shown.getvalue()
+    assert len(shown.getvalue().splitlines()) < 520
 
 
 def test_a_program_without_sram_tensors_uses_none() -> None:
