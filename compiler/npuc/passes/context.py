@@ -16,12 +16,7 @@ from npuabi.target import Target, load_target
 from npuc.diagnostics import Diagnostic
 from npuc.ir.core import Array
 
-__all__ = ["NpuState", "PassContext"]
-
-
-@dataclass(kw_only=True)
-class NpuState:
-    """What the passes of L3 hand on to each other."""
+__all__ = ["PassContext"]
 
 
 @dataclass(kw_only=True)
@@ -47,7 +42,6 @@ class PassContext:
     notes: list[Diagnostic] = field(default_factory=list)
     progress: Progress = silent
     """Told of passes and, as ``calibrate``, of samples."""
-    npu: NpuState = field(default_factory=NpuState)
 
     @property
     def sram_bytes(self) -> int:
