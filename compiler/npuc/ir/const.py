@@ -133,6 +133,8 @@ class Const(Op):
     Raises ValueError when the type is too large or the data cannot be of that type.
     """
 
+    COMPUTES = False
+
     def __init__(
         self, data: Data, tensor: TensorType, *, name: str = "", location: Location = UNKNOWN
     ) -> None:

@@ -6,15 +6,15 @@ at most one graph. Nothing here recurses, so a graph may be as deep as memory al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from numpy.typing import NDArray
 
-from npuabi.enums import Rounding
+from npuabi.enums import DType, Rounding
 from npuc.diagnostics import UNKNOWN, CompileError, Location
-from npuc.ir.types import TensorType, Type
+from npuc.ir.types import Quant, TensorType, Type
 
 __all__ = [
     "REGISTRY",
@@ -83,12 +83,17 @@ class AttrKind:
 
 @dataclass(frozen=True, slots=True)
 class OperandField:
-    """Declaration of one operand: optional, or variadic (then the last one)."""
+    """Declaration of one operand: optional, or variadic (then the last one).
+
+    A ``parameter`` (weights, bias, gamma) is a constant that belongs to the op: it gets no range
+    and no layout, as activations do.
+    """
 
     name: str
     doc: str
     optional: bool = False
     variadic: bool = False
+    parameter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,17 @@ class AttrField:
     default: Any = MISSING
 
 
-def operand(doc: str, *, optional: bool = False, variadic: bool = False) -> Any:
+def operand(
+    doc: str, *, optional: bool = False, variadic: bool = False, parameter: bool = False
+) -> Any:
     """Declare a tensor operand (``Value``, ``Value | None`` or ``Sequence[Value]``)."""
-    return {"role": "operand", "doc": doc, "optional": optional, "variadic": variadic}
+    return {
+        "role": "operand",
+        "doc": doc,
+        "optional": optional,
+        "variadic": variadic,
+        "parameter": parameter,
+    }
 
 
 def attr(doc: str, kind: str, *, default: Any = MISSING) -> Any:
@@ -125,6 +138,18 @@ class Op:
     LIMITS: ClassVar[Sequence[Limit]] = ()
     STACKS: ClassVar[bool] = False
     """Whether ``stacks`` holds for every instance."""
+    COMPUTES: ClassVar[bool] = True
+    """Whether the op does more than state, convert or lay out a tensor."""
+    BROADCASTS: ClassVar[bool] = False
+    """Whether operands of other shapes are repeated to the result's."""
+    TIED: ClassVar[bool] = False
+    """Whether quantised results are in the parameters of the first operand."""
+    TIED_OPERANDS: ClassVar[bool] = False
+    """Whether all activations, results included, are in the same parameters."""
+    FIXED: ClassVar[Mapping[DType, Quant]] = {}
+    """Parameters that the quantised result has in every model, by element type."""
+    WEIGHT_AXIS: ClassVar[int | None] = None
+    """The output channels' axis of the second operand, of ops with weights and a bias."""
 
     def __init__(
         self,
@@ -171,6 +196,15 @@ class Op:
         return [v for v in self._operands if v is not None]
 
     @property
+    def activations(self) -> list[Value]:
+        """Operands that are present and no parameters, in order."""
+        return [
+            value
+            for index, value in enumerate(self._operands)
+            if value is not None and not self.OPERANDS[min(index, len(self.OPERANDS) - 1)].parameter
+        ]
+
+    @property
     def result(self) -> Value:
         """The only result."""
         (value,) = self.results
@@ -205,6 +239,10 @@ class Op:
         False is always safe: calibration takes one sample at a time.
         """
         return self.STACKS
+
+    def bounds(self) -> tuple[float, float] | None:
+        """Return (low, high) of an op that does nothing but clamp its operand, else None."""
+        return None
 
     def lower(self, builder: Any) -> None:
         """Append this quantised op's tasks to an ``npuc.npu.builder.Builder``."""

@@ -56,6 +56,7 @@ class AvgPool2d(Op):
     """Average each window; quantised parameters are tied."""
 
     LIMITS = (*COMMON, WINDOW)
+    TIED = True
     STACKS = True
 
     x: Value = operand("input, NCHW")

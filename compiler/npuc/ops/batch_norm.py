@@ -36,10 +36,10 @@ class BatchNorm(Op):
     STACKS = True
 
     x: Value = operand("input, (N, C, ...)")
-    scale: Value = operand("gamma, (C)")
-    bias: Value = operand("beta, (C)")
-    mean: Value = operand("running mean, (C)")
-    var: Value = operand("running variance, (C)")
+    scale: Value = operand("gamma, (C)", parameter=True)
+    bias: Value = operand("beta, (C)", parameter=True)
+    mean: Value = operand("running mean, (C)", parameter=True)
+    var: Value = operand("running variance, (C)", parameter=True)
     epsilon: float = attr("added to the variance", AttrKind.FLOAT, default=1e-05)
     momentum: float = attr("used in training only", AttrKind.FLOAT, default=0.9)
     training_mode: int = attr("0 only: inference", AttrKind.INT, default=0)

@@ -68,6 +68,10 @@ class Clip(Op):
         limits = clamp_codes(target, self.range, rounding)
         return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True),)
 
+    def bounds(self) -> tuple[float, float]:
+        """Return the real bounds."""
+        return self.range
+
     def lower(self, builder: Builder) -> None:
         """Append a rescale that clamps."""
         target = quant_of(self.result)

@@ -49,10 +49,12 @@ class Conv2d(Op):
     """Slide weights (O, C / group, KH, KW) over an input (N, C, H, W)."""
 
     LIMITS = (*COMMON, WINDOW)
+    STACKS = True
+    WEIGHT_AXIS = 0
 
     x: Value = operand("input, NCHW")
-    weights: Value = operand("filters, OIHW; I is C / group")
-    bias: Value | None = operand("one number an output channel", optional=True)
+    weights: Value = operand("filters, OIHW; I is C / group", parameter=True)
+    bias: Value | None = operand("one number an output channel", optional=True, parameter=True)
     residual: Value | None = operand("added to the result, of its shape", optional=True)
     auto_pad: str = AUTO_PAD
     dilations: Sequence[int] = DILATIONS
@@ -60,7 +62,6 @@ class Conv2d(Op):
     kernel_shape: Sequence[int] | None = attr(
         "rows and columns of the kernel; absent: those of the weights", AttrKind.INTS, default=None
     )
-    STACKS = True
     pads: Sequence[int] = PADS
     strides: Sequence[int] = STRIDES
     clamp: Sequence[float] | None = attr(

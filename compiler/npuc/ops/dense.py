@@ -48,10 +48,11 @@ class Dense(Op):
 
     LIMITS = COMMON
     STACKS = True
+    WEIGHT_AXIS = 0
 
     x: Value = operand("input, (N, K)")
-    weights: Value = operand("weights, (O, K)")
-    bias: Value | None = operand("one number an output, (O)", optional=True)
+    weights: Value = operand("weights, (O, K)", parameter=True)
+    bias: Value | None = operand("one number an output, (O)", optional=True, parameter=True)
     clamp: Sequence[float] | None = attr(
         "fused activation: smallest and largest real result", AttrKind.FLOATS, default=None
     )

@@ -34,6 +34,7 @@ class Dequantize(Op):
             "give the tensor one scale; constants may have one a channel",
         ),
     )
+    COMPUTES = False
     STACKS = True
 
     x: Value = operand("codes, any shape")

@@ -28,6 +28,7 @@ class Expand(Op):
     """Repeat a tensor along dims of 1."""
 
     LIMITS = COMMON
+    TIED = True
 
     x: Value = operand("any shape")
     shape: Sequence[int] = attr("shape to broadcast with; 1 keeps a dim", AttrKind.INTS)

@@ -29,6 +29,7 @@ class Flatten(Op):
     """Join the dims before axis, and those from it on."""
 
     LIMITS = COMMON
+    TIED = True
 
     x: Value = operand("any shape")
     axis: int = attr("first dim of the second part, 0 to rank", AttrKind.INT, default=1)

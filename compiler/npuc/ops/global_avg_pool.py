@@ -35,6 +35,7 @@ class GlobalAvgPool(Op):
     """Average each channel; quantised parameters are tied."""
 
     LIMITS = COMMON
+    TIED = True
     STACKS = True
 
     x: Value = operand("input, NCHW")

@@ -27,6 +27,7 @@ class Identity(Op):
     """Copy a tensor."""
 
     LIMITS = COMMON
+    TIED = True
     STACKS = True
 
     x: Value = operand("any shape")

@@ -42,6 +42,7 @@ class MaxPool2d(Op):
     """Take the largest in-bounds tap of each window; quantised codes are copied as they are."""
 
     LIMITS = (*COMMON, WINDOW)
+    TIED = True
     STACKS = True
 
     x: Value = operand("input, NCHW")

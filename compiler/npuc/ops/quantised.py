@@ -1,6 +1,7 @@
 """What every op asks of quantised operands: element types, parameters, tied parameters, clamps.
 
-Float ops take f32 without parameters; quantised ones take i8 with parameters per tensor. Errors
+Float ops take f32 or f16 without parameters; quantised ones take i8, or i16 with zero point 0,
+with parameters per tensor. Errors
 are ValueErrors whose text is for the user.
 """
 
@@ -17,6 +18,8 @@ from npuc.ir.types import Quant, TensorType
 from npuc.ops.shapes import text
 
 __all__ = [
+    "CODES",
+    "REAL",
     "check_clamp",
     "check_results",
     "is_quantised",
@@ -30,12 +33,17 @@ __all__ = [
     "require_weights",
 ]
 
+REAL = (DType.F32, DType.F16)
+"""Element types that hold numbers and not codes."""
+CODES = (DType.I8, DType.I16)
+"""Element types of quantised activations; i16 is symmetric, its zero point is 0."""
+
 _BIAS_TOLERANCE = 1e-5
 
 
 def is_quantised(value: Value) -> bool:
     """Return whether *value* holds codes and not real numbers."""
-    return value.tensor.dtype is not DType.F32
+    return value.tensor.dtype not in REAL
 
 
 def quant_of(value: Value) -> Quant:
@@ -60,8 +68,9 @@ def require_dtypes(*values: Value) -> None:
     names = ", ".join(d.text for d in found)
     if len(found) > 1:
         raise ValueError(f"operands have one element type, got {names}")
-    if found[0] not in (DType.F32, DType.I8):
-        raise ValueError(f"element types are f32 and i8, got {names}")
+    if found[0] not in (*REAL, *CODES):
+        expected = ", ".join(d.text for d in (*REAL, *CODES))
+        raise ValueError(f"element types are {expected}, got {names}")
 
 
 def require_activation(*values: Value | None) -> None:
@@ -69,11 +78,13 @@ def require_activation(*values: Value | None) -> None:
     for value in values:
         if value is None or not is_quantised(value):
             continue
-        if value.tensor.dtype is not DType.I8:
-            raise ValueError(f"%{value.name} is {value.tensor.dtype.text}, expected i8")
+        if value.tensor.dtype not in CODES:
+            raise ValueError(f"%{value.name} is {value.tensor.dtype.text}, expected i8 or i16")
         if quant_of(value).axis is not None:
             raise ValueError(f"%{value.name} is quantised per axis, expected per tensor")
         require_parameters(value)
+        if value.tensor.dtype is DType.I16 and quant_of(value).zero_point:
+            raise ValueError(f"%{value.name} is i16, whose zero point is 0")
 
 
 def require_parameters(value: Value) -> None:

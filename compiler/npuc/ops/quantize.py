@@ -36,6 +36,7 @@ class Quantize(Op):
             "give the tensor one scale",
         ),
     )
+    COMPUTES = False
     STACKS = True
 
     x: Value = operand("real numbers, any shape")

@@ -57,6 +57,10 @@ class Relu(Op):
         limits = clamp_codes(target, _RANGE, rounding)
         return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True),)
 
+    def bounds(self) -> tuple[float, float]:
+        """Return (0, infinity)."""
+        return _RANGE
+
     def lower(self, builder: Builder) -> None:
         """Append a rescale that clamps at zero."""
         target = quant_of(self.result)

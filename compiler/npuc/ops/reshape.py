@@ -28,6 +28,7 @@ class Reshape(Op):
     """Give a tensor another shape of as many elements."""
 
     LIMITS = COMMON
+    TIED = True
 
     x: Value = operand("any shape")
     shape: Sequence[int] = attr("the dims; 0 copies one, -1 infers one", AttrKind.INTS)

@@ -5,12 +5,12 @@ Invariant: the quantised result has scale 1/256 and zero point -128, as in LiteR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 
-from npuabi.enums import Rounding
+from npuabi.enums import DType, Rounding
 from npuabi.fixedpoint import softmax_parameters
 from npuc.ir.core import Array, AttrKind, Limit, Op, Value, attr, op, operand
 from npuc.ir.types import Quant, TensorType, Type
@@ -48,6 +48,8 @@ class Softmax(Op):
         *COMMON,
         Limit("softmax runs along channels, rows or columns", _not_the_batch, "use another axis"),
     )
+
+    FIXED: ClassVar[Mapping[DType, Quant]] = {DType.I8: RESULT_QUANT}
 
     x: Value = operand("any shape")
     axis: int = attr("the dim that sums to 1", AttrKind.INT, default=-1)

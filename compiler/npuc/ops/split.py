@@ -30,6 +30,7 @@ class Split(Op):
     """Cut a tensor along axis, into stated sizes or into num_outputs parts."""
 
     LIMITS = COMMON
+    TIED = True
 
     x: Value = operand("any shape")
     axis: int = attr("the dim to cut; from the back when negative", AttrKind.INT, default=0)

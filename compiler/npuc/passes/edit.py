@@ -5,41 +5,22 @@ Invariant: nothing here changes a number that the graph computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from npuc.diagnostics import CompileError, Location
 from npuc.ir.const import Const, Dense
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import TensorType
-from npuc.ops.batch_norm import BatchNorm
-from npuc.ops.conv2d import Conv2d
-from npuc.ops.dense import Dense as DenseLayer
-from npuc.ops.dequantize import Dequantize
-from npuc.ops.quantize import Quantize
-from npuc.ops.to_layout import ToLayout
 
 __all__ = [
     "Names",
-    "activations",
     "add_constant",
-    "computes",
     "constant_of",
     "erase_unused",
     "only_user",
     "real_constant",
     "separate_roles",
 ]
-
-_ACTIVATIONS: dict[type[Op], Callable[[Op], list[Value | None]]] = {
-    BatchNorm: lambda op: op.operands[:1],
-    Conv2d: lambda op: op.operands[:1] + op.operands[3:],
-    DenseLayer: lambda op: op.operands[:1],
-}
-"""Ops some of whose operands are parameters and not activations."""
-
-_CONVERSIONS = (Const, Dequantize, Quantize, ToLayout)
 
 
 class Names:
@@ -57,17 +38,6 @@ class Names:
             name = f"{base}_{number}"
         self._taken.add(name)
         return name
-
-
-def activations(op: Op) -> list[Value]:
-    """Return the operands of *op* that are neither weights nor other parameters."""
-    choose = _ACTIVATIONS.get(type(op))
-    return op.inputs if choose is None else [v for v in choose(op) if v is not None]
-
-
-def computes(op: Op) -> bool:
-    """Whether *op* does more than state, convert or lay out a tensor."""
-    return not isinstance(op, _CONVERSIONS)
 
 
 def constant_of(value: Value) -> Array | None:
@@ -134,12 +104,12 @@ def separate_roles(graph: Graph) -> None:
             )
             graph.insert(clone, before=op)
             for user in list(op.result.users):
-                if op.result in activations(user):
+                if op.result in user.activations:
                     _read_instead(user, op.result, clone.result)
 
 
 def _has_both_roles(op: Op) -> bool:
-    return len({op.result in activations(user) for user in op.result.users}) == 2
+    return len({op.result in user.activations for user in op.result.users}) == 2
 
 
 def _read_instead(user: Op, old: Value, new: Value) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuc.ir.core import Graph, Op, Value
-from npuc.ops.add import Add
 from npuc.ops.expand import Expand
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names
@@ -29,7 +28,7 @@ class ExplicitBroadcast:
         """Rewrite every add of *graph*."""
         names = Names(graph)
         for op in graph.ops:
-            if isinstance(op, Add):
+            if op.BROADCASTS:
                 op.operands = [_expanded(graph, op, v, names) for v in op.inputs]
 
 

@@ -14,10 +14,8 @@ from typing import ClassVar
 from npuabi.enums import DType
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.add import Add
-from npuc.ops.clip import Clip
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
-from npuc.ops.relu import Relu
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
 from npuc.passes.level import Level
@@ -26,12 +24,6 @@ __all__ = ["FuseActivation"]
 
 _PRODUCERS = (Add, Conv2d, Dense)
 Bounds = tuple[float, float]
-
-
-def _bounds_of(op: Op) -> Bounds | None:
-    if isinstance(op, Clip):
-        return op.range
-    return (0.0, math.inf) if isinstance(op, Relu) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +38,7 @@ class FuseActivation:
         if context.no_fuse:
             return
         for op in graph.ops:
-            bounds = _bounds_of(op)
+            bounds = op.bounds()
             if bounds is not None:
                 _fuse(graph, op, bounds)
 

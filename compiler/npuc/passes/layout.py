@@ -25,7 +25,7 @@ from npuc.ops.conv2d import Conv2d
 from npuc.ops.quantize import Quantize
 from npuc.ops.to_layout import ToLayout
 from npuc.passes.context import PassContext
-from npuc.passes.edit import Names, activations, separate_roles
+from npuc.passes.edit import Names, separate_roles
 from npuc.passes.level import Level
 
 __all__ = ["ChooseLayout"]
@@ -73,7 +73,7 @@ def _plain_reader(op: Op, value: Value) -> bool:
 
 
 def _is_activation(value: Value) -> bool:
-    return any(value in activations(user) for user in value.users)
+    return any(value in user.activations for user in value.users)
 
 
 def _convert_input(graph: Graph, argument: Value, names: Names) -> None:

@@ -21,14 +21,11 @@ from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.clip import Clip
-from npuc.ops.conv2d import Conv2d
-from npuc.ops.dense import Dense
 from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
-from npuc.passes.edit import Names, add_constant, computes, erase_unused, real_constant
+from npuc.passes.edit import Names, add_constant, erase_unused, real_constant
 from npuc.passes.level import Level
-from npuc.passes.tied import FIXED, TIED
 from npuc.passes.weights import Layer, quantise_weights
 from npuc.reference import quantize_codes
 
@@ -79,10 +76,12 @@ class _Rewriter:
         """Put the int8 form of *op* before it; return whether *op* is no longer needed."""
         if isinstance(op, Quantize):
             return self._rewrite_quantize(op)
-        if not computes(op) or op.results[0].tensor.dtype is not DType.F32:
+        if not op.COMPUTES or op.results[0].tensor.dtype is not DType.F32:
             return isinstance(op, Dequantize)
-        operands = self._layer(op) if isinstance(op, (Conv2d, Dense)) else self._all_twins(op)
-        given = isinstance(op, (*TIED, *FIXED))
+        operands = self._twins_of(op) if op.WEIGHT_AXIS is None else self._layer(op)
+        if op.TIED_OPERANDS:
+            operands = self._alike(op, operands)
+        given = op.TIED or op.FIXED
         made = self._given(op, operands) if given else self._free(op, operands)
         for old, new in zip(op.results, made, strict=True):
             self._twins[old] = new
@@ -126,8 +125,20 @@ class _Rewriter:
         )
         return self._graph.insert(made, before=op).result
 
-    def _all_twins(self, op: Op) -> list[Value | None]:
-        return [None if v is None else self._twin(op, v) for v in op.operands]
+    def _twins_of(self, op: Op) -> list[Value | None]:
+        """Return the int8 operands; parameters stay as they are."""
+        read = set(op.activations)
+        return [self._twin(op, v) if v in read else v for v in op.operands]
+
+    def _alike(self, op: Op, operands: list[Value | None]) -> list[Value | None]:
+        """Return int8 operands in the parameters of the result."""
+        quant = _quant(op, op.result)
+        return [
+            v
+            if v is None or v.tensor.quant in (None, quant)
+            else self._rescaled(op, v, v.tensor.with_quant(DType.I8, quant), v.name)
+            for v in operands
+        ]
 
     def _free(self, op: Op, operands: list[Value | None]) -> list[Value]:
         """Rebuild an op that computes its results in any parameters."""
@@ -137,7 +148,7 @@ class _Rewriter:
     def _given(self, op: Op, operands: list[Value | None]) -> list[Value]:
         """Rebuild an op with its operand's or fixed parameters; rescale where others are wanted."""
         operand = next(v for v in operands if v is not None)
-        source = FIXED.get(type(op), operand.tensor.quant)
+        source = op.FIXED.get(DType.I8, operand.tensor.quant)
         types = [v.tensor.with_quant(DType.I8, source) for v in op.results]
         made = self._rebuilt(op, operands, types)
         wanted = [_stored(op, v) for v in op.results]

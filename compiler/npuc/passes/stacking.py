@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
-from npuc.passes.edit import activations
 
 __all__ = ["stacked_values"]
 
@@ -26,7 +25,7 @@ def stacked_values(graph: Graph) -> frozenset[Value]:
             continue
         if not op.stacks():
             return frozenset()
-        stacked.update(activations(op), op.results)
+        stacked.update(op.activations, op.results)
         parameters.update(_parameters(op))
     batches = {v.tensor.shape[0] if v.tensor.rank else None for v in stacked}
     together = graph.arguments and len(batches) == 1 and not batches & {None, 0}
@@ -35,5 +34,5 @@ def stacked_values(graph: Graph) -> frozenset[Value]:
 
 
 def _parameters(op: Op) -> Iterable[Value]:
-    read = set(activations(op))
+    read = set(op.activations)
     return (v for v in op.inputs if v not in read)

@@ -15,36 +15,11 @@ from collections.abc import Iterator
 from npuabi.enums import DType
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Quant
-from npuc.ops.avg_pool2d import AvgPool2d
 from npuc.ops.concat import Concat
 from npuc.ops.dequantize import Dequantize
-from npuc.ops.expand import Expand
-from npuc.ops.flatten import Flatten
-from npuc.ops.global_avg_pool import GlobalAvgPool
-from npuc.ops.identity import Identity
-from npuc.ops.max_pool2d import MaxPool2d
 from npuc.ops.quantize import Quantize
-from npuc.ops.reshape import Reshape
-from npuc.ops.softmax import Softmax
-from npuc.ops.split import Split
-from npuc.passes.edit import activations, computes
 
-__all__ = ["FIXED", "TIED", "Groups", "float_activations", "groups_of"]
-
-TIED = (
-    AvgPool2d,
-    Expand,
-    Flatten,
-    GlobalAvgPool,
-    Identity,
-    MaxPool2d,
-    Reshape,
-    Split,
-)
-"""Ops whose results have their operand's parameters."""
-
-FIXED: dict[type[Op], Quant] = {Softmax: Quant.per_tensor(1 / 256, -128)}
-"""Ops whose result has the same parameters in every model."""
+__all__ = ["Groups", "float_activations", "groups_of"]
 
 
 class Groups:
@@ -84,9 +59,9 @@ def float_activations(graph: Graph) -> Iterator[Value]:
     """Yield, once each and in order, the float values that ops compute with or produce."""
     seen: set[Value] = set()
     for op in graph.ops:
-        if not computes(op):
+        if not op.COMPUTES:
             continue
-        for value in (*activations(op), *op.results):
+        for value in (*op.activations, *op.results):
             if value not in seen and value.tensor.dtype is DType.F32:
                 seen.add(value)
                 yield value
@@ -100,29 +75,29 @@ def groups_of(graph: Graph) -> Groups:
         if quant is not None:
             groups.give(value, quant)
     for op in graph.ops:
-        if isinstance(op, TIED):
+        if op.TIED or op.TIED_OPERANDS:
             for result in op.results:
                 groups.unite(op.inputs[0], result)
     for op in graph.ops:
-        if isinstance(op, Concat):
+        if isinstance(op, Concat) or op.TIED_OPERANDS:
             _unite_pieces(groups, op)
     return groups
 
 
-def _unite_pieces(groups: Groups, concat: Op) -> None:
-    values = [concat.result, *concat.inputs]
+def _unite_pieces(groups: Groups, op: Op) -> None:
+    values = [op.result, *op.activations]
     if any(groups.given(v) is not None for v in values):
         return
-    for piece in concat.inputs:
-        groups.unite(concat.result, piece)
+    for piece in op.activations:
+        groups.unite(op.result, piece)
 
 
 def _given(value: Value) -> Quant | None:
     """Frozen parameters, those of the op, or those of a quantize or dequantize beside the value."""
     if value.tensor.quant is not None:
         return value.tensor.quant
-    if value.owner is not None and type(value.owner) in FIXED:
-        return FIXED[type(value.owner)]
+    if value.owner is not None and DType.I8 in value.owner.FIXED:
+        return value.owner.FIXED[DType.I8]
     beside = [user.result for user in value.users if isinstance(user, Quantize)]
     if isinstance(value.owner, Dequantize):
         beside = value.owner.inputs

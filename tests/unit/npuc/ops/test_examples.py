@@ -11,7 +11,6 @@ import npuc.ops
 from npuabi.enums import DType, Rounding
 from npuc.ir.const import Const
 from npuc.ir.core import REGISTRY, Array, Op, Value
-from npuc.passes.edit import activations
 
 OPS: list[type[Op]] = [getattr(npuc.ops, name) for name in npuc.ops.__all__]
 NAMED = {f"{cls.NAME}-{n}": example for cls in OPS for n, example in enumerate(cls.examples())}
@@ -56,7 +55,7 @@ def test_reference_leaves_its_operands_alone(op: Op) -> None:
 
 def stacks(op: Op) -> bool:
     """Return whether an example can hold several samples: one batch on axis 0 throughout."""
-    values = [*activations(op), *op.results]
+    values = [*op.activations, *op.results]
     return (
         op.stacks() and len({v.tensor.shape[:1] for v in values}) == 1 and values[0].tensor.rank > 0
     )
@@ -68,7 +67,7 @@ def test_ops_that_say_so_keep_stacked_samples_apart(op: Op) -> None:
     first, second = ([sample(v, rng) for v in op.operands] for _ in range(2))
     stacked = list(first)
     for index, value in enumerate(op.operands):
-        if value in activations(op):
+        if value in op.activations:
             stacked[index] = np.concatenate([first[index], second[index]])
         else:
             second[index] = first[index]
