@@ -11,7 +11,6 @@ import json
 import click
 
 from npuabi.commands import CommandGroup
-from npuc.diagnostics import CompileError
 
 __all__ = ["main", "parse_shapes"]
 
@@ -36,11 +35,7 @@ def parse_shapes(
     return shapes
 
 
-class _Group(CommandGroup):
-    ERRORS = (*CommandGroup.ERRORS, CompileError)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="npu-toolchain", prog_name="npuc")
 def main() -> None:
     """Compile networks for the NPU."""

@@ -14,6 +14,7 @@ from typing import IO, Any, ClassVar, NoReturn
 
 import click
 
+from npuabi.diagnostics import SourceError
 from npuabi.errors import AbiError
 from npuabi.target import TargetError
 from npuabi.text import visible
@@ -32,9 +33,9 @@ class Refusal(click.ClickException):
 
 
 class CommandGroup(click.Group):
-    """A group whose commands raise the toolchain's errors; a program adds its own to ``ERRORS``."""
+    """A group whose commands raise the toolchain's errors, ``ERRORS``, for bad input."""
 
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (AbiError, TargetError)
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = (AbiError, SourceError, TargetError)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; see click."""

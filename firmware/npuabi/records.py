@@ -127,7 +127,7 @@ class TensorDescriptor(Record):
     lane: int = u8("first channel's lane in its 16-channel brick")
     zero_point: int = i16("quantised value of real zero")
     scale: float = f32("real value of one step; 0 when not quantised")
-    symbol: int = u32("byte offset of the tensor's name in the symbols section")
+    symbol: int = u32("byte offset of the tensor's name in the symbols section", points="symbols")
     extent: int = u32("bytes from the base to the end of the last element")
     pad: bytes = reserved(4)
     crc: int = crc32("CRC-32 of bytes 0..59")
@@ -144,8 +144,10 @@ class Toa(Record):
     flags: ToaFlag = flags16(
         ToaFlag, "clear, write, wide sums, residual; which waits count; real: float64 scales"
     )
-    op: int = u16("index of the op it came from in the source map")
-    tensors: tuple[int, ...] = u32s(5, "input, weights, parameters, residual, output")
+    op: int = u16("index of the op it came from in the source map", points="sources")
+    tensors: tuple[int, ...] = u32s(
+        5, "input, weights, parameters, residual, output", points="tensors"
+    )
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
     kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0")
     stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
@@ -189,8 +191,8 @@ class Interface(Record):
     rank: int = u8("dims in use, from the left of the shape below")
     dtype: DType = enum8(DType, "element type the host gives or gets")
     pad0: bytes = reserved(1)
-    tensor: int = u32("index of its tensor descriptor, in the arena")
-    symbol: int = u32("byte offset of its name in the symbols section")
+    tensor: int = u32("index of its tensor descriptor, in the arena", points="tensors")
+    symbol: int = u32("byte offset of its name in the symbols section", points="symbols")
     shape: tuple[int, ...] = u32s(4, "the model's shape; unused dims are 1")
     pad1: bytes = reserved(36)
 
@@ -199,9 +201,13 @@ class Interface(Record):
 class SourceEntry(Record):
     """One op of the source: the TOAs' ``op`` field indexes these."""
 
-    symbol: int = u32("byte offset of the op's result name in the symbols section")
-    kind: int = u32("byte offset of the op's kind in the symbols section")
-    file: int = u32("byte offset of the source file's base name in the symbols section")
+    symbol: int = u32(
+        "byte offset of the op's result name in the symbols section", points="symbols"
+    )
+    kind: int = u32("byte offset of the op's kind in the symbols section", points="symbols")
+    file: int = u32(
+        "byte offset of the source file's base name in the symbols section", points="symbols"
+    )
     line: int = u32("line of the graph text, from 1")
     column: int = u32("column, from 1")
     macs: int = u64("multiply-accumulates of the op")

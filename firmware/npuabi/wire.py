@@ -22,6 +22,7 @@ from npuabi.errors import AbiError, ErrorCode
 
 __all__ = [
     "Field",
+    "Points",
     "Record",
     "chars",
     "crc32",
@@ -46,6 +47,10 @@ __all__ = [
 R = TypeVar("R", bound="Record")
 
 
+Points = Literal["", "sources", "symbols", "tensors"]
+"""The part of a program that a field counts in: an index, or for symbols an offset in bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """How one field sits on the wire, and what it means."""
@@ -57,6 +62,7 @@ class Field:
     count: int = 1
     enum: type[IntEnum] | type[IntFlag] | None = None
     role: str = "value"
+    points: Points = ""
 
     @property
     def size(self) -> int:
@@ -81,9 +87,9 @@ def _scalar(kind: str, doc: str, **more: Any) -> Any:
     return field(metadata={"wire": Field(codec, ctype, dtype, doc, **more)})
 
 
-def _array(kind: str, count: int, doc: str) -> Any:
+def _array(kind: str, count: int, doc: str, **more: Any) -> Any:
     codec, ctype, dtype = _SCALARS[kind]
-    return field(metadata={"wire": Field(codec[count], ctype, dtype, doc, count=count)})
+    return field(metadata={"wire": Field(codec[count], ctype, dtype, doc, count=count, **more)})
 
 
 def u8(doc: str) -> Any:
@@ -91,14 +97,14 @@ def u8(doc: str) -> Any:
     return _scalar("u8", doc)
 
 
-def u16(doc: str) -> Any:
+def u16(doc: str, *, points: Points = "") -> Any:
     """Declare an unsigned 16-bit field."""
-    return _scalar("u16", doc)
+    return _scalar("u16", doc, points=points)
 
 
-def u32(doc: str) -> Any:
+def u32(doc: str, *, points: Points = "") -> Any:
     """Declare an unsigned 32-bit field."""
-    return _scalar("u32", doc)
+    return _scalar("u32", doc, points=points)
 
 
 def u64(doc: str) -> Any:
@@ -146,9 +152,9 @@ def u16s(count: int, doc: str) -> Any:
     return _array("u16", count, doc)
 
 
-def u32s(count: int, doc: str) -> Any:
+def u32s(count: int, doc: str, *, points: Points = "") -> Any:
     """Declare *count* unsigned 32-bit numbers."""
-    return _array("u32", count, doc)
+    return _array("u32", count, doc, points=points)
 
 
 def i16s(count: int, doc: str) -> Any:
