@@ -160,6 +160,7 @@ def compile_command(
     help="Samples for the pass calibrate; default: the graph's calibration attribute.",
 )
 @click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
+@click.option("--mlir", is_flag=True, help="Print MLIR's generic form.")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
 def opt(
     text: str,
@@ -169,6 +170,7 @@ def opt(
     shapes: dict[str, tuple[int, ...]],
     calibrate: str | None,
     elide: bool,
+    mlir: bool,
     output: str,
 ) -> None:
     """Run passes on graph text TEXT (- is standard input) and print the graph."""
@@ -177,6 +179,7 @@ def opt(
     from npuabi.target import load_target
     from npuc.frontend.source import load_source
     from npuc.frontend.text import check_constants, parse
+    from npuc.ir.mlir import print_mlir
     from npuc.ir.printer import print_graph
     from npuc.passes import passes_by_name
     from npuc.passes.calibrate import Calibrate
@@ -201,7 +204,8 @@ def opt(
         if any(isinstance(step, Calibrate) for step in steps):
             context.calibration = calibration_samples(graph, calibrate, context)
         PassManager(steps).run(graph, context)
-        printed = print_graph(graph, elide=_ELIDED_ELEMENTS if elide else None)
+        show = print_mlir if mlir else print_graph
+        printed = show(graph, elide=_ELIDED_ELEMENTS if elide else None)
     for note in context.notes:
         click.echo(str(note), err=True)
     write_atomically(output, printed.encode())

@@ -17,10 +17,10 @@ import numpy as np
 from npuc.ir.const import Const, Data, Elided, File, Random, Splat
 from npuc.ir.core import Array, AttrField, Graph, Op, Value
 
-__all__ = ["print_graph"]
+__all__ = ["DENSE_ELEMENTS", "checksum", "given_attributes", "print_graph", "shortest"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
-_DENSE_ELEMENTS = 64
+DENSE_ELEMENTS = 64
 """Constants up to this size are printed as numbers, larger ones as hex."""
 
 
@@ -95,11 +95,12 @@ def _operands(op: Op, names: dict[Value, str]) -> str:
 
 
 def _attributes(op: Op) -> str:
-    pairs = [f"{a.name} = {_literal(op.attributes[a.name])}" for a in _given(op)]
+    pairs = [f"{a.name} = {_literal(op.attributes[a.name])}" for a in given_attributes(op)]
     return f" {{{', '.join(pairs)}}}" if pairs else ""
 
 
-def _given(op: Op) -> Iterator[AttrField]:
+def given_attributes(op: Op) -> Iterator[AttrField]:
+    """Yield the attributes that have a value other than their default."""
     for field in op.ATTRS:
         value = op.attributes[field.name]
         if value is not None and _frozen(value) != _frozen(field.default):
@@ -158,19 +159,24 @@ _PRINTERS: dict[type[Data], Callable[[Any], str]] = {
 def _numbers(op: Const, elide: int | None) -> str:
     array = op.value()
     if elide is not None and array.size > elide:
-        return f'elided("crc32:{zlib.crc32(array.tobytes()):08x}")'
-    if 0 < array.size <= _DENSE_ELEMENTS:
+        return f"elided({_string(checksum(array))})"
+    if 0 < array.size <= DENSE_ELEMENTS:
         return f"dense({_nested(array)})"
     return f'hex("{array.tobytes().hex()}")'
 
 
+def checksum(array: Array) -> str:
+    """Return what stands for the numbers of an elided constant."""
+    return f"crc32:{zlib.crc32(array.tobytes()):08x}"
+
+
 def _nested(array: Array) -> str:
     if array.ndim == 0:
-        return _shortest(array.dtype.type(array))
+        return shortest(array.dtype.type(array))
     return f"[{', '.join(map(_nested, array))}]"
 
 
-def _shortest(value: np.generic) -> str:
+def shortest(value: np.generic) -> str:
     """Return the shortest decimal that reads back, through float64, as the same number."""
     exact = repr(value.item())
     if not isinstance(value, np.floating):
