@@ -13,9 +13,9 @@ import numpy as np
 
 from npuabi.enums import DType
 from npuabi.generator import codes, samples
+from npuabi.inside import resolve_inside
 from npuabi.npz import NpzError, read_arrays
 from npuc.diagnostics import CompileError, Diagnostic
-from npuc.frontend.constants import resolve_inside
 from npuc.ir.core import Array, Graph
 from npuc.passes.context import PassContext
 

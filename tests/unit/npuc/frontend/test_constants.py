@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from npuabi.inside import resolve_inside
 from npuc.diagnostics import CompileError
-from npuc.frontend.constants import read_array, resolve_inside
+from npuc.frontend.constants import read_array
 from npuc.frontend.text import check_constants, parse_text
 from npuc.ir.core import Array
 from npuc.ir.types import TensorType
@@ -82,14 +83,14 @@ def test_a_scalar_and_an_empty_array_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("../w.npy", "leaves the graph's folder"),
-        ("a/../../w.npy", "leaves the graph's folder"),
-        ("/etc/passwd", "leaves the graph's folder"),
+        ("../w.npy", "leaves the text's folder"),
+        ("a/../../w.npy", "leaves the text's folder"),
+        ("/etc/passwd", "leaves the text's folder"),
         ("C:/w.npy", "is no file name"),
         ("a\\w.npy", "is no file name"),
         ("", "is no file name"),
         ("a\0b", "is no file name"),
-        ("none.npy", "no file 'none.npy' in the graph's folder"),
+        ("none.npy", "no file 'none.npy' in the text's folder"),
         ("inner", "is not a regular file"),
         ("w.npy/x", "cannot be read"),
         (f"{'n' * 300}.npy", "cannot be read"),
