@@ -331,6 +331,7 @@ def _same_places(a: Geometry, b: Geometry) -> bool:
 
 
 _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
+    **dict.fromkeys(LANE_OPS, _elementwise),
     Opcode.DMA_IN: _dma,
     Opcode.DMA_OUT: _dma,
     Opcode.CONV: _conv,
@@ -338,10 +339,6 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.MAX_POOL: _pool,
     Opcode.AVG_POOL: _pool,
     Opcode.GLOBAL_AVG_POOL: _global_pool,
-    Opcode.ADD: _elementwise,
-    Opcode.RESCALE: _elementwise,
     Opcode.COPY: _copy,
-    Opcode.QUANTIZE: _elementwise,
-    Opcode.DEQUANTIZE: _elementwise,
     Opcode.SOFTMAX: _softmax,
 }

@@ -14,22 +14,7 @@ from npuabi.geometry import LANES, Geometry
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place
-from npuc.npu.tasks import (
-    Add,
-    AvgPool,
-    Conv,
-    Copy,
-    Depthwise,
-    Dequantize,
-    GlobalAvgPool,
-    MaxPool,
-    Quantize,
-    Rescale,
-    Softmax,
-    Task,
-    View,
-    buffer_type,
-)
+from npuc.npu.tasks import Reads, Task, View, buffer_type
 
 __all__ = [
     "Box",
@@ -122,7 +107,7 @@ def slice_buffer(graph: Graph, value: Value, box: Box, *, before: Op | None) -> 
 
 def reach_of(task: Task, box: Box) -> Reach:
     """Return what *task* reads of its first input to compute *box* of its output."""
-    return _REACH[type(task)](task, box)
+    return _REACH[task.READS](task, box)
 
 
 def _window(task: Task, box: Box) -> Reach:
@@ -171,13 +156,13 @@ def _under_kernel(task: Task, box: Box, axis: int) -> _Taps:
 
 def largest_reach(task: Task, size: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     """Return dims that hold what any output box of *size* reads of the first input."""
-    if type(task) not in _WINDOWED:
+    if task.READS not in (Reads.WINDOW, Reads.WINDOW_ALL_CHANNELS):
         return reach_of(task, Box((0, 0, 0, 0), size)).box.size
     dims, read = task.inputs[0].tensor.dims, task.attributes
     under = [
         min((size[i + 2] - 1) * read["strides"][i] + _extent(task, i), dims[i + 2]) for i in (0, 1)
     ]
-    channels = dims[1] if isinstance(task, Conv) else size[1]
+    channels = dims[1] if task.READS is Reads.WINDOW_ALL_CHANNELS else size[1]
     return size[0], channels, under[0], under[1]
 
 
@@ -229,18 +214,10 @@ def clip_broadcast(box: Box, value: Value) -> Box:
     return box
 
 
-_WINDOWED = (Conv, Depthwise, MaxPool, AvgPool)
-
-_REACH: dict[type[Task], Callable[[Task, Box], Reach]] = {
-    Conv: _window_all_channels,
-    Depthwise: _window,
-    MaxPool: _window,
-    AvgPool: _window,
-    GlobalAvgPool: _plane,
-    Add: _pointwise,
-    Rescale: _pointwise,
-    Quantize: _pointwise,
-    Dequantize: _pointwise,
-    Copy: _copy,
-    Softmax: _pointwise,
+_REACH: dict[Reads, Callable[[Task, Box], Reach]] = {
+    Reads.SAME_PLACES: _pointwise,
+    Reads.WINDOW: _window,
+    Reads.WINDOW_ALL_CHANNELS: _window_all_channels,
+    Reads.PLANE: _plane,
+    Reads.COPY: _copy,
 }

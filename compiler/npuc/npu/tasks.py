@@ -7,6 +7,7 @@ it for one TOA. Its attributes are the TOA's micro-op words under the same names
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any, ClassVar
 
 from npuabi.enums import Mode, Opcode, Unit
@@ -27,6 +28,7 @@ __all__ = [
     "GlobalAvgPool",
     "MaxPool",
     "Quantize",
+    "Reads",
     "Rescale",
     "Softmax",
     "Task",
@@ -84,11 +86,27 @@ _WEIGHTS = OperandField("weights", "packed weights")
 _RESIDUAL = OperandField("residual", "second operand", optional=True)
 
 
+class Reads(Enum):
+    """Which part of its first input a task reads for one part of its output."""
+
+    SAME_PLACES = auto()
+    """Elements of the same N, C, H, W; a dim of 1 is repeated."""
+    WINDOW = auto()
+    """The rows and columns under the kernel."""
+    WINDOW_ALL_CHANNELS = auto()
+    """The same, of every channel."""
+    PLANE = auto()
+    """All rows and columns."""
+    COPY = auto()
+    """Elements of the same row-major places."""
+
+
 class Task(Op):
     """Work for one unit. ``name`` and ``kind`` say which op of the source it belongs to."""
 
     OPCODE: ClassVar[Opcode]
     UNIT: ClassVar[Unit] = Unit.VECTOR
+    READS: ClassVar[Reads] = Reads.SAME_PLACES
     OPERANDS: ClassVar[tuple[OperandField, ...]] = (_INPUT, _OUTPUT, _PARAMS)
     ATTRS = (
         AttrField("name", "result name of the source op", AttrKind.STRING, ""),
@@ -164,6 +182,7 @@ class Conv(Task):
     """Convolution, requantisation, clamp, and the residual add behind it."""
 
     OPCODE = Opcode.CONV
+    READS = Reads.WINDOW_ALL_CHANNELS
     UNIT = Unit.MAC
     OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _WEIGHTS, _RESIDUAL)
 
@@ -173,6 +192,7 @@ class Depthwise(Task):
     """Depthwise convolution with multiplier 1."""
 
     OPCODE = Opcode.DEPTHWISE
+    READS = Reads.WINDOW
     UNIT = Unit.MAC
     OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _WEIGHTS, _RESIDUAL)
 
@@ -182,6 +202,7 @@ class MaxPool(Task):
     """Largest code of each window."""
 
     OPCODE = Opcode.MAX_POOL
+    READS = Reads.WINDOW
     OPERANDS = (_INPUT, _OUTPUT)
 
 
@@ -190,6 +211,7 @@ class AvgPool(Task):
     """Rounded mean of each window."""
 
     OPCODE = Opcode.AVG_POOL
+    READS = Reads.WINDOW
 
 
 @op("npu.global_avg_pool")
@@ -197,6 +219,7 @@ class GlobalAvgPool(Task):
     """Rounded mean of each channel's plane."""
 
     OPCODE = Opcode.GLOBAL_AVG_POOL
+    READS = Reads.PLANE
 
 
 @op("npu.add")
@@ -219,6 +242,7 @@ class Copy(Task):
     """The same elements in row-major order in another layout, lane or shape."""
 
     OPCODE = Opcode.COPY
+    READS = Reads.COPY
     OPERANDS = (_INPUT, _OUTPUT)
 
 

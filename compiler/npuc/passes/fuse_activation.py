@@ -1,4 +1,4 @@
-"""Fuse relu and clip into the ``clamp`` of the conv2d, dense or add that feeds them.
+"""Fuse relu and clip into the ``clamp`` of the op that feeds them: conv2d, dense, add and others.
 
 Invariant: nothing but the activation reads the op's result, so no number changes (C06). Between
 int8 tensors both must have the same parameters, else the activation also rescales.
@@ -13,16 +13,12 @@ from typing import ClassVar
 
 from npuabi.enums import DType
 from npuc.ir.core import Graph, Op, Value
-from npuc.ops.add import Add
-from npuc.ops.conv2d import Conv2d
-from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
 from npuc.passes.level import Level
 
 __all__ = ["FuseActivation"]
 
-_PRODUCERS = (Add, Conv2d, Dense)
 Bounds = tuple[float, float]
 
 
@@ -46,7 +42,7 @@ class FuseActivation:
 def _fuse(graph: Graph, op: Op, bounds: Bounds) -> None:
     (x,) = op.inputs
     producer = x.owner
-    if not isinstance(producer, _PRODUCERS) or only_user(graph, x) is not op:
+    if producer is None or "clamp" not in producer.attributes or only_user(graph, x) is not op:
         return
     if not _same_numbers(x, op.result):
         return
