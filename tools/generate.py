@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from npuabi import render
+from npuc.support_text import ops_page
 from tools.machine_tables import MACHINE_REGIONS
-from tools.reference import COMPILER_REGIONS, ops_page
+from tools.reference import COMPILER_REGIONS
 from tools.regions import filled
 
 __all__ = ["PAGES", "REGIONS", "main", "stale"]

@@ -14,13 +14,13 @@ from enum import IntEnum
 
 from npuabi.enums import DType, Layout, Opcode
 from npuabi.geometry import Geometry
+from npuabi.markdown import cleaned, table
 from npuabi.target import Target, load_target, target_names
 from npufw.interface_rules import INTERFACE_RULES
 from npufw.kernels import KERNELS
 from npufw.kernels.base import OPERANDS, Kernel, OperandRule
 from npufw.tensor_rules import TENSOR_RULES
 from npufw.toa_rules import TOA_RULES
-from tools.regions import cleaned, table
 
 __all__ = ["MACHINE_REGIONS"]
 

@@ -7,98 +7,24 @@ returns Markdown.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import click
 
-import npuc.ops
+from npuabi.markdown import sentence, table
 from npuc.cli import main as npuc_main
 from npuc.frontend import limits
-from npuc.ir.core import REGISTRY, AttrField, Graph, Limit, Op, OperandField
-from npuc.ir.printer import print_graph
+from npuc.ir.core import REGISTRY
 from npuc.npu.tasks import Task
 from npuc.passes import GRAPH_PASSES, PIPELINE, npu_passes
 from npuc.passes.manager import Pass
 from npuc.passes.quantise import Quantise
+from npuc.support_text import attribute_table
 from npufw.cli import main as npufw_main
-from tools.regions import cleaned, sentence, table
 
-__all__ = ["COMPILER_REGIONS", "ops_page"]
-
-_COMMON: tuple[Limit, ...] = tuple(npuc.ops.Identity.LIMITS)
-_HEAD = """\
-# Ops
-
-Made from the declarations in `compiler/npuc/ops` by `python -m tools.generate`; do not edit. An op
-is the ONNX op of opset 21 of that name in snake case; `dense` and `to_layout` are ours. How a graph
-is written: [ir.md](ir.md). Which bits an op gives: [numerics.md](numerics.md).
-
-`const` has forms of its own: [ir.md](ir.md#constants). The attributes `clamp` and `inner_*` and the
-operand `residual` are set by the fusing passes."""
-
-
-def ops_page() -> str:
-    """Return the page of all ops of graph text."""
-    ops = [(n, REGISTRY[n]) for n in sorted(REGISTRY) if n != "const" and "." not in n]
-    links = [(f"[`{name}`](#{name})", sentence(kind.__doc__)) for name, kind in ops]
-    parts = [
-        _HEAD,
-        table(["op", "what it does"], links),
-        "Every op obeys these limits. One that does not hold is an error at the op's line.",
-        _limits(_COMMON),
-    ]
-    parts += [part for name, kind in ops for part in _op(name, kind)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _op(name: str, kind: type[Op]) -> Iterator[str]:
-    yield f"## {name}"
-    yield cleaned(kind.__doc__)
-    operands = [(f"`{o.name}`", _presence(o), o.doc) for o in kind.OPERANDS]
-    yield table(["operand", "given", "meaning"], operands)
-    if kind.ATTRS:
-        yield _attributes(kind)
-    own = [limit for limit in kind.LIMITS if limit not in _COMMON]
-    if own:
-        yield _limits(own)
-    example = next(kind.examples(), None)
-    if example is not None:
-        yield f"```\n{_example(example)}\n```"
-
-
-def _limits(rows: Iterator[Limit] | list[Limit] | tuple[Limit, ...]) -> str:
-    return table(["limit", "what helps"], [(limit.text, limit.remedy) for limit in rows])
-
-
-def _attributes(kind: type[Op]) -> str:
-    rows = [(f"`{a.name}`", a.kind, _default(a), a.doc) for a in kind.ATTRS]
-    return table(["attribute", "type", "default", "meaning"], rows)
-
-
-def _presence(field: OperandField) -> str:
-    return "one or more" if field.variadic else "optional" if field.optional else "always"
-
-
-def _default(field: AttrField) -> str:
-    if field.default is MISSING:
-        return "must be given"
-    if field.default is None:
-        return "absent"
-    value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
-
-
-def _example(op: Op) -> str:
-    """Return a graph of the one op, as the printer has it."""
-    graph = Graph("example", list(dict.fromkeys(op.inputs)))
-    graph.append(op)
-    graph.outputs = list(op.results)
-    if len(op.results) == 1:
-        op.result.name = op.result.name or "y"
-    return print_graph(graph, elide=16).removesuffix("\n")
-
+__all__ = ["COMPILER_REGIONS"]
 
 # --- passes and tasks -------------------------------------------------------------------------
 
@@ -184,7 +110,7 @@ COMPILER_REGIONS: dict[str, Callable[[], str]] = {
     "passes": _passes,
     "levels": _levels,
     "tasks": _tasks,
-    "task-attributes": lambda: _attributes(Task),
+    "task-attributes": lambda: attribute_table(Task),
     "text-limits": _text_limits,
     **{f"npuc-{name}": _command(npuc_main, name) for name in npuc_main.commands},
     **{f"npufw-{name}": _command(npufw_main, name) for name in npufw_main.commands},

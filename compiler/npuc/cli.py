@@ -211,6 +211,39 @@ def opt(
     write_atomically(output, printed.encode())
 
 
+_OPS_EXAMPLES = """
+\b
+Examples:
+  npuc ops                  every op, its precisions, what it becomes
+  npuc ops conv2d           operands, attributes, limits of one
+  npuc ops --json
+"""
+
+
+@main.command(epilog=_OPS_EXAMPLES)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
+def ops(name: str | None, as_json: bool, markdown: bool) -> None:
+    """Say what the NPU can do with every op of graph text, or with the op NAME."""
+    from npuc import support, support_text
+    from npuc.ir.core import REGISTRY
+
+    if name is not None and (name not in REGISTRY or "." in name or name == "const"):
+        close = " or ".join(support.close_names(name))
+        hint = f", did you mean {close}" if close else ""
+        raise click.BadParameter(f"no op {name!r}{hint}: npuc ops lists all", param_hint="NAME")
+    chosen = support.supported() if name is None else [support.support_of(REGISTRY[name])]
+    if as_json:
+        click.echo(json.dumps(support_text.as_json(chosen), indent=2))
+    elif markdown:
+        click.echo(support_text.ops_page().removesuffix("\n"))
+    elif name is None:
+        click.echo("\n".join(support_text.matrix()))
+    else:
+        click.echo("\n".join(support_text.details(chosen[0])))
+
+
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def targets(as_json: bool) -> None:

@@ -34,7 +34,7 @@ from npuc.passes.plan_memory import ArenaPlan
 from npuc.plans import best_plan
 from npuc.samples import calibration_samples, generated
 
-__all__ = ["Compilation", "Options", "compile"]
+__all__ = ["Compilation", "Options", "compile", "context_of"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
 
@@ -113,7 +113,7 @@ def compile_graph(
 ) -> Compilation:
     """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*."""
     start = time.perf_counter()
-    context = _context(graph, options, folder)
+    context = context_of(graph, options, folder)
     context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
     best = best_plan(graph, context, after)
@@ -157,7 +157,8 @@ def compile_graph(
     )
 
 
-def _context(graph: Graph, options: Options, folder: Path) -> PassContext:
+def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
+    """Return what the passes are told; reads calibration data. Raises CompileError."""
     target = options.target
     if options.sram_limit_kib is not None and options.sram_limit_kib < 1:
         raise CompileError.at(graph.location, "--sram-limit is at least 1 KiB")

@@ -7,12 +7,13 @@ layout is stated here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import IntEnum, IntFlag
 from typing import Any
 
 from npuabi import enums
 from npuabi.errors import ErrorCode
+from npuabi.markdown import table
 from npuabi.policy import ABI_MAJOR, ABI_MINOR, schema_hash
 from npuabi.program import TABLE_MAGIC, TABLE_VALID
 from npuabi.records import NO_TENSOR, RECORDS
@@ -89,7 +90,7 @@ def markdown() -> str:
         "## Enums",
         *(block for enum in _enums() for block in _enum_blocks(enum)),
         "## Error codes",
-        _table(
+        table(
             ("code", "name", "what happened", "what helps"),
             [(f"0x{e:02x}", f"`{e.name.lower()}`", e.text, e.remedy) for e in ErrorCode],
         ),
@@ -104,7 +105,7 @@ def _enums() -> list[type[IntEnum] | type[IntFlag]]:
 def _record_blocks(kind: type[Record]) -> Iterator[str]:
     yield f"### {kind.__name__} ({kind.SIZE} bytes)"
     yield str(kind.__doc__)
-    yield _table(
+    yield table(
         ("offset", "bytes", "type", "field", "meaning"),
         [
             (str(offset), str(wire.size), f"`{_c_type(wire)}`", f"`{name}`", _meaning(wire))
@@ -117,18 +118,11 @@ def _enum_blocks(enum: type[IntEnum] | type[IntFlag]) -> Iterator[str]:
     yield f"### {enum.__name__}"
     yield str(enum.__doc__)
     rows = [(str(member.value), f"`{member.name}`") for member in enum]
-    yield _table(("value", "name"), rows)
+    yield table(("value", "name"), rows)
 
 
 def _meaning(wire: Field) -> str:
     return f"{wire.doc} ({wire.enum.__name__})" if wire.enum else wire.doc
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(
-        "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines
-    )
 
 
 def _c_type(wire: Field) -> str:

@@ -120,20 +120,19 @@ class Builder:
             word.column, f"%{word.text} is not defined{self._similar(word.text, self._values, '%')}"
         )
 
-    def _similar(self, name: str, known: Iterable[str], mark: str = "") -> str:
+    def _similar(self, name: str, known: Iterable[str], mark: str = "", most: int = 1) -> str:
         """Return a hint; only for the first mistakes, as each looks at every name."""
         self._suggestions += 1
         if self._suggestions > _MAX_SUGGESTIONS:
             return ""
-        close = difflib.get_close_matches(name, list(known), 1)
-        return f", did you mean {mark}{close[0]}" if close else ""
+        close = difflib.get_close_matches(name, list(known), most)
+        return f", did you mean {mark}{' or '.join(close)}" if close else ""
 
     def _op_class(self, name: Word) -> type[Op]:
         cls = REGISTRY.get(name.text)
         if cls is None:
-            raise Issue(
-                name.column, f"unknown op {name.text!r}{self._similar(name.text, REGISTRY)}"
-            )
+            hint = self._similar(name.text.lower(), REGISTRY, most=3)
+            raise Issue(name.column, f"unknown op {name.text!r}{hint}; npuc ops lists all ops")
         if cls is Const:
             raise Issue(name.column, "const takes data, as in const splat(0.1) : tensor<16xf32>")
         return cls

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from npuabi.markdown import sentence, table
 from tools.generate import REGIONS
-from tools.reference import ops_page
-from tools.regions import filled, sentence, table
+from tools.regions import filled
 
 _EMPTY = "<!-- generated: one -->\n<!-- end -->\n"
 PAGE = f"before\n<!-- generated: one -->\nold\n<!-- end -->\nbetween\n{_EMPTY}"
@@ -49,10 +49,3 @@ def test_every_region_is_a_table_with_rows() -> None:
         bars = {line.replace(r"\|", "").count("|") for line in lines}
         assert len(lines) > 2, name
         assert len(bars) == 1, name
-
-
-def test_the_page_of_ops_has_a_part_for_each_op_it_lists() -> None:
-    page = ops_page()
-    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| [`")]
-    assert listed == [line[3:] for line in page.splitlines() if line.startswith("## ")]
-    assert "conv2d" in listed
