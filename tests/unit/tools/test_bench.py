@@ -12,8 +12,21 @@ from tools.bench import Row, sums
 MODELS = Path(__file__).parents[3] / "models"
 
 
-# shared anchors: 12.5 and 1814 million MACs; exactly, by layer, from the published shapes.
-@pytest.mark.parametrize(("name", "macs"), [("resnet8", 12_501_632), ("resnet18", 1_814_073_344)])
+# The published counts, in millions 12.5, 1814, 4089, 569, 301, 7.5, 2.7 and 0.26; exactly, by
+# layer, from the published shapes.
+@pytest.mark.parametrize(
+    ("name", "macs"),
+    [
+        ("resnet8", 12_501_632),
+        ("resnet18", 1_814_073_344),
+        ("resnet50", 4_089_184_256),
+        ("mobilenet_v1", 568_740_352),
+        ("mobilenet_v2", 300_774_272),
+        ("mobilenet_v1_025_96", 7_489_664),
+        ("ds_cnn", 2_656_768),
+        ("autoencoder", 264_192),
+    ],
+)
 def test_the_sums_of_the_published_networks_are_counted(name: str, macs: int) -> None:
     assert sum(product.macs for product in sums(parse_file(MODELS / f"{name}.txt"))) == macs
 
