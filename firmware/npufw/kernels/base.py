@@ -78,9 +78,12 @@ class Step:
 
 @dataclass(slots=True)
 class Sums:
-    """Accumulators of the MAC unit: sums left by a range of K that did not write."""
+    """Accumulators of the MAC unit: sums left by a range of K that did not write.
 
-    values: NDArray[np.int64] | None = None
+    Whole numbers below 2^53, so exact in float64.
+    """
+
+    values: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ codes; the zero point enters once a channel as -x_zp * sum(w), and pads hold the
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
@@ -25,13 +25,16 @@ from npufw.kernels.requant import (
     step_blocks,
     written,
 )
-from npufw.kernels.sums import cuts_of, exact_product
+from npufw.kernels.sums import column_sums, cuts_of, exact_product
 from npufw.kernels.window import exact_window, padded
 
 __all__ = ["CONV"]
 
 _BLOCK = 1 << 22
 """Elements of one im2col copy; larger stripes go in blocks of output rows."""
+
+_PRODUCT = 128 * 128
+"""The largest product of two codes."""
 
 _WEIGHTS_OF = {Layout.NCHW16C: Layout.OIHW16I16O, Layout.NHWC: Layout.OIHW16O}
 
@@ -42,13 +45,20 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     weights = _matrix(arrays.weights, step)
     zero = params.input_zero_point
     padding = padded(pixels(arrays.input, step.input), step.toa.pads, zero, np.float32)
-    sums = _products(padding, weights, step)
-    sums -= zero * weights.sum(axis=0, dtype=np.float64).astype(np.int64)
-    sums += blocks.bias if step.toa.flags & ToaFlag.CLEAR else np.asarray(arrays.sums.values)
-    sums = held(sums, step)
-    arrays.sums.values = sums
+    offset = column_sums(weights).astype(np.float64) * -zero
+    largest = len(weights) * _PRODUCT + 0.0
+    if step.toa.flags & ToaFlag.CLEAR:
+        offset += blocks.bias
+        largest += float(np.abs(offset).max())
+    sums = np.add(_products(padding, weights, step), offset, dtype=np.float64)
+    if arrays.sums.values is not None:
+        sums += arrays.sums.values
+        largest = math.inf
+    sums = held(sums, step, largest)
     if not step.toa.flags & ToaFlag.WRITE:
+        arrays.sums.values = sums
         return None
+    arrays.sums.values = None
     return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
 
 
@@ -68,14 +78,15 @@ def _matrix(view: NDArray[Any], step: Step) -> NDArray[np.float32]:
 
 def _products(
     values: NDArray[np.float32], weights: NDArray[np.float32], step: Step
-) -> NDArray[np.int64]:
+) -> NDArray[Any]:
+    # Whole numbers in float32 or float64, N, OH, OW, O.
     n, o, oh, ow = step.output.dims
     k, starts = weights.shape[0], cuts_of(weights)
     windows = _windows(values, step)
     rows = max(1, _BLOCK // (n * ow * k))
     if rows >= oh:
         return exact_product(windows.reshape(-1, k), weights, starts).reshape(n, oh, ow, o)
-    out = np.empty((n, oh, ow, o), np.int64)
+    out = np.empty((n, oh, ow, o))
     for row in range(0, oh, rows):
         block = windows[:, row : row + rows].reshape(-1, k)
         out[:, row : row + rows] = exact_product(block, weights, starts).reshape(n, -1, ow, o)
@@ -83,13 +94,17 @@ def _products(
 
 
 def _windows(values: NDArray[np.float32], step: Step) -> NDArray[np.float32]:
-    # N, OH, OW, KH, KW, C: a view; reshaping it is the one bulk copy, and none for 1x1.
+    # N, OH, OW, KH, KW, C: a view of the contiguous array; reshaping it is the one bulk copy, and
+    # none for 1x1.
     (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
-    _, _, oh, ow = step.output.dims
-    reach = (dh * (kh - 1) + 1, dw * (kw - 1) + 1)
-    windows = sliding_window_view(values, reach, axis=(1, 2))
-    windows = windows[:, ::sh, ::sw, :, ::dh, ::dw][:, :oh, :ow]
-    return windows.transpose(0, 1, 2, 4, 5, 3)
+    n, _, oh, ow = step.output.dims
+    of_n, of_h, of_w, of_c = values.strides
+    return np.ndarray(
+        (n, oh, ow, kh, kw, values.shape[3]),
+        np.float32,
+        buffer=values,
+        strides=(of_n, sh * of_h, sw * of_w, dh * of_h, dw * of_w, of_c),
+    )
 
 
 def _channels(step: Step) -> Fault:

@@ -37,11 +37,13 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
     dtype = np.float32 if kh * kw * _PRODUCT < EXACT else np.float64
     values = pixels(arrays.input, step.input).astype(np.int16) - params.input_zero_point
     sums = _taps(padded(values, step.toa.pads, 0, dtype), arrays, step)
-    sums = held(sums + blocks.bias, step)
+    sums = np.add(sums, blocks.bias, dtype=np.float64)
+    largest = kh * kw * _PRODUCT + float(np.abs(blocks.bias).max())
+    sums = held(sums, step, largest)
     return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
 
 
-def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[np.int64]:
+def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[Any]:
     weights = pixels(arrays.weights, step.operand("weights"))[0].astype(values.dtype)
     (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
     n, c, oh, ow = step.output.dims
@@ -50,7 +52,7 @@ def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[np.int64]
         rows = values[:, i * dh : i * dh + (oh - 1) * sh + 1 : sh]
         for j in range(kw):
             sums += rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] * weights[i, j]
-    return sums.astype(np.int64)
+    return sums
 
 
 def _channels(step: Step) -> Fault:

@@ -8,6 +8,7 @@ The values come from memory at run time, so their ranges are checked here and no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ HEAD_WORDS = OpParams.SIZE // 4
 """int32 words of the OpParams head."""
 
 _BLOCK_WORDS = 3 * LANES
+_KEPT = 256
+"""Parameters kept decoded, by their bytes: the stripes of an op mostly have the same."""
+
 _SHIFTS = (MIN_SHIFT, MAX_SHIFT)
 _CODES = (-128, 127)
 _RANGES: dict[str, tuple[int, int]] = {
@@ -58,14 +62,22 @@ def head(words: NDArray[Any], where: str) -> OpParams:
 
     Raises FirmwareError BAD_MULTIPLIER when a value is out of its range.
     """
-    row = np.frombuffer(words.reshape(-1)[:HEAD_WORDS].tobytes(), OpParams.DTYPE)
+    params, fault = _head(words.reshape(-1)[:HEAD_WORDS].tobytes())
+    if fault:
+        raise FirmwareError(ErrorCode.BAD_MULTIPLIER, f"{where}: parameters: {fault}")
+    return params
+
+
+@lru_cache(maxsize=_KEPT)
+def _head(raw: bytes) -> tuple[OpParams, str]:
+    """Return the fields and what is wrong with them, if anything."""
+    row = np.frombuffer(raw, OpParams.DTYPE)
     params = OpParams(**dict(zip(OpParams.FIELDS, row[0].item(), strict=True)))
     for name, (low, high) in _RANGES.items():
         value = getattr(params, name)
         if not low <= value <= high:
-            text = f"{where}: parameters: {name} is {value}, outside {low} to {high}"
-            raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
-    return params
+            return params, f"{name} is {value}, outside {low} to {high}"
+    return params, ""
 
 
 def positive_scale(value: float, step: Step) -> np.float32:
@@ -92,12 +104,16 @@ def channel_blocks(words: NDArray[Any], channels: int, where: str, *, real: bool
     *real* says that multiplier and shift are the words of a float64 scale. Raises FirmwareError
     BAD_MULTIPLIER when a shift is out of range.
     """
-    blocks = words.reshape(-1)[HEAD_WORDS:].reshape(-1, 3, LANES).astype(np.int64)
-    bias, multiplier, shift = (blocks[:, i].reshape(-1)[:channels] for i in range(3))
+    found = _blocks(words.reshape(-1)[HEAD_WORDS:].tobytes(), channels)
     low, high = _SHIFTS
-    if real:
-        return ChannelBlocks(bias=bias, multiplier=multiplier, shift=shift)
-    if shift.min() < low or shift.max() > high:
-        text = f"{where}: parameters: a channel's shift is outside {low} to {high}"
-        raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
+    if real or (low <= found.shift.min() and found.shift.max() <= high):
+        return found
+    text = f"{where}: parameters: a channel's shift is outside {low} to {high}"
+    raise FirmwareError(ErrorCode.BAD_MULTIPLIER, text)
+
+
+@lru_cache(maxsize=_KEPT)
+def _blocks(raw: bytes, channels: int) -> ChannelBlocks:
+    blocks = np.frombuffer(raw, np.int32).reshape(-1, 3, LANES).astype(np.int64)
+    bias, multiplier, shift = (blocks[:, i].reshape(-1)[:channels] for i in range(3))
     return ChannelBlocks(bias=bias, multiplier=multiplier, shift=shift)

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import ToaFlag
+from npuabi.enums import Rounding, ToaFlag
 from npuabi.errors import ErrorCode
-from npuabi.fixedpoint import apply, real_of, requantise_real
+from npuabi.fixedpoint import INT32_MAX, apply, real_of, requantise_real
 from npuabi.records import OpParams
 from npufw.kernels import residual
 from npufw.kernels.base import Arrays, Fault, Step, dims_text
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import ChannelBlocks, channel_blocks, conv_words
+from npufw.kernels.scaling import closed, closed_form_holds, scaled_even
 
 __all__ = [
     "clamp_fits",
@@ -31,31 +32,33 @@ _INT8 = (-128, 127)
 
 def clamped(values: NDArray[Any], step: Step) -> NDArray[np.int8]:
     """Return *values* held within the TOA's clamp, as int8."""
-    low, high = step.toa.clamp
-    return np.asarray(np.clip(values, low, high), np.int8)
+    return _limited(values, *step.toa.clamp)
 
 
-def held(sums: NDArray[np.int64], step: Step) -> NDArray[np.int64]:
+def held(sums: NDArray[np.float64], step: Step, largest: float) -> NDArray[np.float64]:
     """Return *sums* as the accumulators hold them: int32 wraps, WIDE keeps 64 bits.
 
-    Wrapping once at the end equals wrapping at each addition. The compiler proves that a blob's
-    sums never wrap; this is what the machine would do with one that lies.
+    *largest* is known to bound their magnitude. Wrapping once at the end equals wrapping at each
+    addition. The compiler proves that a blob's sums never wrap; this is what the machine would do
+    with one that lies.
     """
-    if step.toa.flags & ToaFlag.WIDE:
+    if largest <= INT32_MAX or step.toa.flags & ToaFlag.WIDE:
         return sums
-    return sums.astype(np.int32).astype(np.int64)
+    return sums.astype(np.int64).astype(np.int32).astype(np.float64)
 
 
 def written(
-    sums: NDArray[np.int64], step: Step, arrays: Arrays, params: OpParams, blocks: ChannelBlocks
+    sums: NDArray[np.float64], step: Step, arrays: Arrays, params: OpParams, blocks: ChannelBlocks
 ) -> NDArray[np.int8]:
-    """Return the output of N, H, W, C *sums*: requantise, add the residual if any, clamp."""
-    scaled = _scaled(sums, step, blocks)
+    """Return the output of N, H, W, C *sums*: requantise, add the residual if any, clamp.
+
+    *sums* are integers below 2^53, and are overwritten.
+    """
     if not step.toa.flags & ToaFlag.RESIDUAL:
-        scaled += params.output_zero_point
-        return clamped(scaled, step)
-    scaled += params.inner_zero_point
-    inner = np.clip(scaled, max(params.inner_low, -128), min(params.inner_high, 127))
+        low = step.toa.clamp[0]
+        return clamped(_scaled(sums, step, blocks, params.output_zero_point, low), step)
+    low, high = max(params.inner_low, _INT8[0]), min(params.inner_high, _INT8[1])
+    inner = _limited(_scaled(sums, step, blocks, params.inner_zero_point, low), low, high)
     other = pixels(arrays.residual, step.operand("residual"))
     scaling = residual.first(params, params.inner_zero_point), residual.second(params)
     return clamped(residual.add(inner, other, scaling, params, step.rounding), step)
@@ -67,11 +70,25 @@ def step_blocks(step: Step, arrays: Arrays) -> ChannelBlocks:
     return channel_blocks(arrays.parameters, step.output.dims[1], step.where, real=real)
 
 
-def _scaled(sums: NDArray[np.int64], step: Step, blocks: ChannelBlocks) -> NDArray[np.int64]:
+def _limited(values: NDArray[Any], low: int, high: int) -> NDArray[np.int8]:
+    above = np.maximum(values, values.dtype.type(low))
+    return np.asarray(np.minimum(above, values.dtype.type(high), out=above), np.int8)
+
+
+def _scaled(
+    sums: NDArray[np.float64], step: Step, blocks: ChannelBlocks, zero_point: int, low: int
+) -> NDArray[Any]:
+    # Scaled codes with the zero point, not clamped; below *low* any code will do.
+    multiplier, shift = blocks.multiplier, blocks.shift
     if step.toa.flags & ToaFlag.REAL:
-        return requantise_real(sums, real_of(blocks.multiplier, blocks.shift))
+        return requantise_real(sums, real_of(multiplier, shift)) + zero_point
+    if step.rounding is Rounding.EVEN:
+        return scaled_even(sums, multiplier, zero_point)
     wide = bool(step.toa.flags & ToaFlag.WIDE)
-    return apply(sums, blocks.multiplier, blocks.shift, step.rounding, wide=wide)
+    if not wide and closed_form_holds(multiplier, shift):
+        return closed(sums, multiplier, shift, step.rounding, zero_point, low=low)
+    exact = sums.astype(np.int64)
+    return apply(exact, multiplier, shift, step.rounding, wide=wide) + zero_point
 
 
 def clamp_fits(step: Step) -> Fault:

@@ -7,6 +7,7 @@ last bit depends on the order of the operands: rint(fma(a, ra, fma(b, rb, rest))
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,14 @@ def add(
 def _scaled(
     codes: NDArray[Any], operand: Operand, left_shift: int, rounding: Rounding
 ) -> NDArray[np.int64]:
+    return np.take(_table(operand, left_shift, rounding), table_index(codes))
+
+
+@lru_cache(maxsize=256)
+def _table(operand: Operand, left_shift: int, rounding: Rounding) -> NDArray[np.int64]:
+    """Return the scaled value of each code; the stripes of an op share it."""
     zero_point, multiplier, shift = operand
-    table = apply((CODES - zero_point) << left_shift, multiplier, shift, rounding)
-    return np.asarray(table[table_index(codes)])
+    return apply((CODES - zero_point) << left_shift, multiplier, shift, rounding)
 
 
 def _even(
