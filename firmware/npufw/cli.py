@@ -112,7 +112,8 @@ def run(
     for note in report.notes:
         click.echo(note, err=True)
     if as_json:
-        _print_json({**report.as_dict(), "events": _events(image)})
+        values = report.as_dict()
+        _print_json({**values, "events": [*_events(image), *values["events"]]})
         return
     _lines(report.lines(), err=output == "-")
 

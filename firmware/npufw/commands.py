@@ -20,6 +20,7 @@ from npufw.boot import Image
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
 from npufw.evaluate import Accuracy, evaluate, split_labels
+from npufw.faults import FaultEvent, Hook
 from npufw.host import runs_of
 from npufw.hostfiles import npz_bytes, read_inputs
 from npufw.inspect import shape_text
@@ -38,6 +39,7 @@ class RunReport:
     time_ms: float
     host_ms: tuple[float, ...]
     notes: tuple[str, ...]
+    events: tuple[FaultEvent, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -53,6 +55,7 @@ class RunReport:
             "cycles": self.cycles,
             "time_ms": self.time_ms,
             "host_ms": times,
+            "events": [str(event) for event in self.events],
         }
 
     def lines(self) -> Iterator[str]:
@@ -90,8 +93,17 @@ def _some(argmax: int | list[int]) -> str:
     return f"[{shown}{', ...' if len(argmax) > 10 else ''}]"
 
 
-def run_blob(image: Image, *, inputs: Sequence[str], output: str | None, repeat: int) -> RunReport:
+def run_blob(
+    image: Image,
+    *,
+    inputs: Sequence[str],
+    output: str | None,
+    repeat: int,
+    hooks: Sequence[Hook] = (),
+) -> RunReport:
     """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
+
+    *hooks* are faults and defences; what faults did are the report's ``events``.
 
     Raises AbiError for arrays that do not fit, OSError when the output cannot be written.
     """
@@ -105,7 +117,7 @@ def run_blob(image: Image, *, inputs: Sequence[str], output: str | None, repeat:
         seed = image.program.known_answer.seed
         notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
     batches = runs_of(image.inputs, arrays)
-    engine = Engine(image)
+    engine = Engine(image, hooks=hooks)
     times, results = [], {}
     for _ in range(repeat):
         start = time.perf_counter()
@@ -121,6 +133,7 @@ def run_blob(image: Image, *, inputs: Sequence[str], output: str | None, repeat:
         time_ms=cycles / (image.target.clock_mhz * 1000),
         host_ms=tuple(times),
         notes=notes,
+        events=engine.log,
     )
 
 

@@ -3,11 +3,14 @@
 At a TOA's start its inputs are read and the result is computed; at its end the output is written.
 At equal times ends come before starts. So a wait that is missing shows as wrong data, as on the
 machine, and never as a different order of calls.
+
+Invariant: a run that nobody watches goes through a loop that calls nobody; hooks and observers
+(npufw.faults) cost nothing until there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +19,20 @@ from numpy.typing import NDArray
 
 from npuabi.records import TensorDescriptor
 from npufw.boot import Image, Port
+from npufw.faults import FaultEvent, Hook, Machine, Moment, Phase
 from npufw.host import batches, runs_of
 from npufw.kernels import KERNELS
 from npufw.kernels.base import Arrays, Kernel, Step, Sums
 from npufw.kernels.layout import store
 from npufw.memory import Memory
 
-__all__ = ["Engine", "Observer"]
+__all__ = ["Engine", "Event", "Observer"]
 
 Observer = Callable[[int, str], None]
 """Called with a TOA's index and "start" before it reads, "end" after it has written."""
+
+Event = tuple[int, bool]
+"""A TOA's position in ring order, and whether it starts there or ends."""
 
 _ABSENT: NDArray[Any] = np.empty(0, np.uint8)
 
@@ -48,14 +55,38 @@ class _Call:
             store(self.arrays.output, self.step.output, result)
 
 
+@dataclass(frozen=True, slots=True)
+class _Watch(Hook):
+    """An observer as a hook."""
+
+    observe: Observer
+
+    def at(self, machine: Machine, moment: Moment) -> None:
+        word = _WORDS.get(moment.phase)
+        if word is not None and moment.step is not None:
+            self.observe(moment.step.index, word)
+
+
+_WORDS = {Phase.TOA_READS: "start", Phase.TOA_DONE: "end"}
+
+
 class Engine:
     """An image loaded into one core's memory, ready to run as often as wanted.
 
-    ``observe`` may be set to a callable; None costs nothing. ``events`` are the starts and ends in
-    the order of execution, as (position in ring order, whether it starts).
+    ``observe`` may be set to a callable. *hooks* are faults and defences, called in their order.
+    ``events`` are the starts and ends in the order of execution: that of the timeline, or the
+    *events* given, which hold each TOA's start and later its end; whether the program's waits
+    allow that order is the caller's business.
     """
 
-    def __init__(self, image: Image, *, observe: Observer | None = None) -> None:
+    def __init__(
+        self,
+        image: Image,
+        *,
+        observe: Observer | None = None,
+        events: Iterable[Event] | None = None,
+        hooks: Sequence[Hook] = (),
+    ) -> None:
         header = image.program.header
         self.image = image
         self.observe = observe
@@ -63,13 +94,24 @@ class Engine:
             sram_bytes=image.target.sram_bytes,
             arena_bytes=header.arena_bytes,
             constants=image.program.constants,
+            writable=bool(hooks),
         )
         self._sums = Sums()
         self._views: dict[int, NDArray[Any]] = {}
         self._calls = [self._bind(step) for step in image.steps]
-        self.events = _order(image)
+        self.events = _order(image) if events is None else _whole(image, events)
         self._inputs = [self._view(port.tensor) for port in image.inputs]
         self._outputs = [self._view(port.tensor) for port in image.outputs]
+        self._runs = 0
+        self._hooks = tuple(hooks)
+        self._machine = Machine(image, self.memory)
+        for hook in self._hooks:
+            hook.at(self._machine, Moment(Phase.LOADED, 0))
+
+    @property
+    def log(self) -> tuple[FaultEvent, ...]:
+        """What faults did since the load."""
+        return tuple(self._machine.log)
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.
@@ -109,23 +151,74 @@ class Engine:
         return view
 
     def _execute(self) -> None:
-        pending: dict[int, NDArray[Any] | None] = {}
         self._sums.values = None
+        if self.observe is None and not self._hooks:
+            self._execute_plainly()
+        else:
+            self._execute_watched()
+        self._runs += 1
+
+    def _execute_plainly(self) -> None:
+        pending: dict[int, NDArray[Any] | None] = {}
         for position, begins in self.events:
             call = self._calls[position]
             if begins:
-                if self.observe is not None:
-                    self.observe(call.step.index, "start")
                 pending[position] = call.compute()
                 continue
             result = pending.pop(position)
             if result is not None:
                 call.write(result)
-            if self.observe is not None:
-                self.observe(call.step.index, "end")
+
+    def _execute_watched(self) -> None:
+        hooks = self._hooks if self.observe is None else (*self._hooks, _Watch(self.observe))
+        pending: dict[int, NDArray[Any] | None] = {}
+        slots, whole = self.image.timeline.slots, self.image.timeline.cycles
+        before = self._runs * whole
+        self._tell(hooks, Moment(Phase.RUN_STARTS, before))
+        for position, begins in self.events:
+            call, slot = self._calls[position], slots[position]
+            if begins:
+                moment = Moment(Phase.TOA_READS, before + slot.start, call.step)
+                self._tell(hooks, moment)
+                pending[position] = self._computed(call, hooks, moment)
+                continue
+            self._tell(hooks, Moment(Phase.TOA_WRITES, before + slot.end, call.step))
+            result = pending.pop(position)
+            if result is not None:
+                call.write(result)
+            self._tell(hooks, Moment(Phase.TOA_DONE, before + slot.end, call.step))
+        self._tell(hooks, Moment(Phase.RUN_ENDS, before + whole))
+
+    def _tell(self, hooks: Sequence[Hook], moment: Moment) -> None:
+        for hook in hooks:
+            hook.at(self._machine, moment)
+
+    def _computed(self, call: _Call, hooks: Sequence[Hook], moment: Moment) -> NDArray[Any] | None:
+        result = call.compute()
+        if call.kernel.raw and result is not None:
+            for hook in hooks:
+                result = hook.transferred(self._machine, moment, result)
+        return result
 
 
-def _order(image: Image) -> list[tuple[int, bool]]:
+def _whole(image: Image, events: Iterable[Event]) -> list[Event]:
+    """Return *events*; ValueError unless each TOA starts once and then ends once."""
+    kept, running, left = list(events), set[int](), set(range(len(image.steps)))
+    for position, begins in kept:
+        if begins and position in left:
+            left.remove(position)
+            running.add(position)
+        elif not begins and position in running:
+            running.remove(position)
+        else:
+            word = "starts" if begins else "ends"
+            raise ValueError(f"events: position {position} {word} twice or out of turn")
+    if left or running:
+        raise ValueError(f"events: {len(left)} TOAs never start, {len(running)} never end")
+    return kept
+
+
+def _order(image: Image) -> list[Event]:
     """Return (position in the ring, whether it starts) in the order of time, ends first.
 
     A TOA of no length ends after it starts.

@@ -28,18 +28,21 @@ def geometry_of(tensor: TensorDescriptor) -> Geometry:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes of each space; constants are read-only."""
+    """The bytes of each space; constants are read-only, unless faults may reach them."""
 
     spaces: dict[Space, NDArray[np.uint8]]
 
     @classmethod
-    def create(cls, *, sram_bytes: int, arena_bytes: int, constants: bytes) -> Memory:
-        """Return poisoned memories of these sizes in bytes."""
+    def create(
+        cls, *, sram_bytes: int, arena_bytes: int, constants: bytes, writable: bool = False
+    ) -> Memory:
+        """Return poisoned memories of these sizes in bytes; *writable* copies the constants."""
+        held = bytearray(constants) if writable else constants
         return cls(
             {
                 Space.SRAM: np.full(sram_bytes, POISON, np.uint8),
                 Space.ARENA: np.full(arena_bytes, POISON, np.uint8),
-                Space.CONSTANTS: np.frombuffer(constants, np.uint8),
+                Space.CONSTANTS: np.frombuffer(held, np.uint8),
             }
         )
 
