@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout
 
-__all__ = ["LANES", "Geometry", "dense_strides", "device_dims"]
+__all__ = ["LANES", "Geometry", "dense_strides", "device_dims", "merged", "runs_of"]
 
 LANES = 16
 """Channels in a brick, rows and columns of a MAC array, bytes of a bank word."""
@@ -95,19 +95,32 @@ class Geometry:
 
     def runs(self) -> tuple[NDArray[np.int64], int]:
         """Return (offsets, bytes) of the contiguous runs that cover the counted blocks."""
-        pairs = [(n, s) for n, s in zip(self.counts, self.strides, strict=True) if n > 1]
-        length = self.inner_bytes
-        for pair in sorted(pairs, key=lambda p: p[1]):
-            if pair[1] != length:
-                continue
-            length *= pair[0]
-            pairs.remove(pair)
-        if not pairs:
-            return np.zeros(1, np.int64), length
-        offsets = np.zeros(1, np.int64)
-        for n, stride in pairs:
-            offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).ravel()
-        return np.sort(offsets), length
+        pairs, length = merged(self.counts, self.strides, self.inner_bytes)
+        return runs_of(pairs), length
+
+
+def merged(
+    counts: Sequence[int], strides: Sequence[int], length: int
+) -> tuple[list[tuple[int, int]], int]:
+    """Return the (count, stride) pairs between contiguous runs, and the bytes of a run.
+
+    There are *counts* blocks of *length* bytes in each dim, *strides* bytes apart.
+    """
+    pairs = [(n, s) for n, s in zip(counts, strides, strict=True) if n > 1]
+    for pair in sorted(pairs, key=lambda p: p[1]):
+        if pair[1] != length:
+            continue
+        length *= pair[0]
+        pairs.remove(pair)
+    return pairs, length
+
+
+def runs_of(pairs: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """Return the sorted offsets of runs that lie (count, stride) apart."""
+    offsets = np.zeros(1, np.int64)
+    for n, stride in pairs:
+        offsets = (offsets[:, None] + np.arange(n, dtype=np.int64) * stride).ravel()
+    return np.sort(offsets)
 
 
 def device_dims(shape: Sequence[int]) -> tuple[int, int, int, int]:
