@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x8ec390a8da8d02ab)
+#define NPU_SCHEMA_HASH UINT64_C(0x0753c0012e214807)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -88,6 +88,7 @@ enum npu_section {
     NPU_SECTION_SYMBOLS = 7,
     NPU_SECTION_SOURCE_MAP = 8,
     NPU_SECTION_KNOWN_ANSWER = 9,
+    NPU_SECTION_STATES = 10,
 };
 
 enum npu_space {
@@ -302,6 +303,14 @@ struct npu_source_entry {
     uint8_t pad[4]; /* zero */
 };
 
+/* One tensor that the device keeps from run to run, and what it holds after a reset. */
+struct npu_state_entry {
+    uint32_t symbol; /* byte offset of its name in the symbols section */
+    uint32_t tensor; /* index of its tensor descriptor, in the arena */
+    uint32_t initial; /* index of its first value's tensor descriptor, in the constants */
+    uint8_t pad[20]; /* zero */
+};
+
 /* Known-answer test: generated inputs must give outputs of this CRC. */
 struct npu_known_answer {
     uint64_t seed; /* seed of the documented generator; input i uses seed + i */
@@ -427,6 +436,12 @@ _Static_assert(offsetof(struct npu_source_entry, line) == 12, "SourceEntry.line"
 _Static_assert(offsetof(struct npu_source_entry, column) == 16, "SourceEntry.column");
 _Static_assert(offsetof(struct npu_source_entry, macs) == 20, "SourceEntry.macs");
 _Static_assert(offsetof(struct npu_source_entry, pad) == 28, "SourceEntry.pad");
+
+_Static_assert(sizeof(struct npu_state_entry) == 32, "StateEntry");
+_Static_assert(offsetof(struct npu_state_entry, symbol) == 0, "StateEntry.symbol");
+_Static_assert(offsetof(struct npu_state_entry, tensor) == 4, "StateEntry.tensor");
+_Static_assert(offsetof(struct npu_state_entry, initial) == 8, "StateEntry.initial");
+_Static_assert(offsetof(struct npu_state_entry, pad) == 12, "StateEntry.pad");
 
 _Static_assert(sizeof(struct npu_known_answer) == 32, "KnownAnswer");
 _Static_assert(offsetof(struct npu_known_answer, seed) == 0, "KnownAnswer.seed");

@@ -76,9 +76,15 @@ class Compilation:
     passes: tuple[PassTime, ...]
     compile_s: float
 
-    def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the outputs of the integer reference for one compiled batch of *inputs*."""
-        return evaluate(self.graph, inputs, self.rounding)
+    def reference(
+        self, inputs: Mapping[str, Array], states: dict[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Return the outputs of the integer reference for one compiled batch of *inputs*.
+
+        *states* holds the states by name, is read and then updated; None begins with their first
+        values.
+        """
+        return evaluate(self.graph, inputs, self.rounding, states=states)
 
 
 def compile(
@@ -138,6 +144,7 @@ def compile_graph(
         sources=best.emitted.sources,
         symbols=best.emitted.symbols,
         known_answer=_known_answer(graph, context.rounding),
+        states=best.emitted.states,
     )
     try:
         blob = write_blob(program)
@@ -180,10 +187,10 @@ def _known_answer(graph: Graph, rounding: Rounding) -> KnownAnswer:
     """Return generated inputs' seed and the CRC of what the integer reference makes of them."""
     inputs = {
         value.name: generated(value.tensor.dtype, value.tensor.dims, _KNOWN_ANSWER_SEED + index)
-        for index, value in enumerate(graph.arguments)
+        for index, value in enumerate(graph.inputs)
     }
     crc = 0
-    for value, array in zip(graph.outputs, _outputs(graph, inputs, rounding), strict=True):
+    for value, array in zip(graph.returned, _outputs(graph, inputs, rounding), strict=True):
         dense = np.ascontiguousarray(array, dtype=value.tensor.numpy)
         crc = zlib.crc32(dense.tobytes(), crc)
     return KnownAnswer(seed=_KNOWN_ANSWER_SEED, std=1.0, output_crc=crc)

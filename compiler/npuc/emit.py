@@ -16,6 +16,7 @@ from npuabi.records import (
     NO_TENSOR,
     Interface,
     SourceEntry,
+    StateEntry,
     TensorDescriptor,
     Toa,
 )
@@ -25,7 +26,15 @@ from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Value
 from npuc.ir.types import TensorType
 from npuc.npu.regions import geometry, root_of
-from npuc.npu.tasks import BufferOp, Conv, Depthwise, Task, buffer_type
+from npuc.npu.tasks import (
+    HOST_ROLES,
+    BufferOp,
+    Conv,
+    Depthwise,
+    StateOp,
+    Task,
+    buffer_type,
+)
 
 __all__ = ["Emitted", "emit"]
 
@@ -46,6 +55,7 @@ class Emitted:
     works: list[Work]
     interface: tuple[Interface, ...]
     sources: tuple[SourceEntry, ...]
+    states: tuple[StateEntry, ...]
     symbols: bytes
 
 
@@ -78,7 +88,9 @@ class _Emitter:
         names = [root_of(v)[0].name for task in self._tasks for v in task.inputs]
         words = [w for s in self._sources for w in (s.name, s.kind, s.file)]
         values = [v.name for v in (*arguments, *outputs)]
-        symbols, self._offsets = pack_symbols([*values, *words, *names])
+        states = [op for op in self._graph.ops if isinstance(op, StateOp)]
+        kept = [n for op in states for n in (op.state, op.kept.name, op.initial.name)]
+        symbols, self._offsets = pack_symbols([*values, *words, *names, *kept])
         inputs = [op.result for op in self._graph.ops if isinstance(op, BufferOp)
                   and op.role == "input"]  # fmt: skip
         interface = [
@@ -88,6 +100,7 @@ class _Emitter:
             self._interface(Direction.OUTPUT, value, buffer)
             for value, buffer in zip(outputs, self._graph.outputs, strict=True)
         ]
+        entries = tuple(self._state(op) for op in states)
         untimed = [self._toa(task, source) for task, source in toas_of]
         works = works_of(self._records, untimed, self._target)
         timed = zip(untimed, works, strict=True)
@@ -97,6 +110,7 @@ class _Emitter:
             works=works,
             interface=tuple(interface),
             sources=self._source_entries(works),
+            states=entries,
             symbols=symbols,
         )
 
@@ -124,6 +138,13 @@ class _Emitter:
             shape=(*shape, 1, 1, 1, 1)[:4],
         )
 
+    def _state(self, op: StateOp) -> StateEntry:
+        return StateEntry(
+            symbol=self._offsets[op.state],
+            tensor=self._tensor(op.kept),
+            initial=self._tensor(op.initial),
+        )
+
     def _tensor(self, value: Value) -> int:
         if value not in self._numbers:
             self._numbers[value] = self._number(self._descriptor(value))
@@ -143,7 +164,7 @@ class _Emitter:
         if base is None:
             raise ValueError(f"%{value.name} has no place")
         root = root_of(value)[0]
-        host = isinstance(root.owner, BufferOp) and root.owner.role in ("input", "output")
+        host = isinstance(root.owner, BufferOp) and root.owner.role in HOST_ROLES
         whole = host and root is value
         scale, zero_point = _quantisation(buffer.tensor)
         return TensorDescriptor(

@@ -109,7 +109,7 @@ def _plan(
     if after is not None:
         after(Lower(), npu)
     times = PassManager(npu_passes(level, budget)).run(npu, context, after)
-    emitted = emit(npu, graph.arguments, graph.outputs, context.target)
+    emitted = emit(npu, graph.inputs, graph.returned, context.target)
     return Plan(
         level=level,
         budget_percent=budget,

@@ -62,14 +62,14 @@ def _random(graph: Graph, context: PassContext) -> dict[str, Array]:
         "--calibrate FILE.npz"
     )
     context.notes.append(Diagnostic(graph.location, text, severity="warning"))
-    dims = [_bound_dims(v.name, v.tensor.shape, context) for v in graph.arguments]
+    dims = [_bound_dims(v.name, v.tensor.shape, context) for v in graph.inputs]
     runs = min(_RANDOM_SAMPLES, _RANDOM_ELEMENTS // max(1, sum(map(math.prod, dims))))
     if not runs:
         most = f"at most {_RANDOM_ELEMENTS} numbers of noise are made"
         raise CompileError.at(graph.location, f"the inputs are too large, {most}: give real data")
     return {
         value.name: generated(value.tensor.dtype, (runs * bound[0], *bound[1:]), index)
-        for index, (value, bound) in enumerate(zip(graph.arguments, dims, strict=True))
+        for index, (value, bound) in enumerate(zip(graph.inputs, dims, strict=True))
     }
 
 

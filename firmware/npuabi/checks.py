@@ -97,6 +97,7 @@ def _counts(program: Program) -> None:
             ("TOAs", len(program.toas), MAX_TOAS),
             ("sources", len(program.sources), MAX_SOURCES),
             ("interface tensors", len(program.interface), MAX_INTERFACES),
+            ("states", len(program.states), MAX_INTERFACES),
             ("bytes of symbols", len(program.symbols), MAX_SYMBOL_BYTES),
         )
     )
@@ -118,6 +119,7 @@ def _names(program: Program) -> None:
     starts = {0, *(np.flatnonzero(np.frombuffer(symbols, np.uint8) == 0)[:-1] + 1).tolist()}
     _inside("tensor", [t.symbol for t in program.tensors], starts)
     _inside("interface tensor", [i.symbol for i in program.interface], starts)
+    _inside("state", [s.symbol for s in program.states], starts)
     for place in ("symbol", "kind", "file"):
         _inside(f"source {place}", [getattr(s, place) for s in program.sources], starts)
 
@@ -134,6 +136,10 @@ def _indices(program: Program) -> None:
     for index, entry in enumerate(program.interface):
         if entry.tensor >= count:
             detail = f"interface tensor {index}: tensor {entry.tensor} of {count}"
+            raise AbiError(ErrorCode.BAD_INDEX, detail)
+    for index, state in enumerate(program.states):
+        if max(state.tensor, state.initial) >= count:
+            detail = f"state {index}: tensors {state.tensor} and {state.initial} of {count}"
             raise AbiError(ErrorCode.BAD_INDEX, detail)
     for index, toa in enumerate(program.toas):
         if toa.op >= len(program.sources):

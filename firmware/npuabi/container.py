@@ -39,6 +39,7 @@ from npuabi.records import (
     Interface,
     KnownAnswer,
     SourceEntry,
+    StateEntry,
     TableHeader,
     TensorDescriptor,
     Toa,
@@ -78,6 +79,7 @@ def write_blob(program: Program) -> bytes:
             Section.INTERFACE: Interface.encode_many(program.interface),
             Section.SYMBOLS: program.symbols,
             Section.SOURCE_MAP: SourceEntry.encode_many(program.sources),
+            Section.STATES: StateEntry.encode_many(program.states),
             Section.KNOWN_ANSWER: program.known_answer.encode(),
             Section.CHUNK_CRCS: chunk_crcs(program.constants).tobytes(),
             Section.TABLE_A: table,
@@ -151,6 +153,7 @@ def _program(header: TableHeader, table: bytes, parts: dict[Section, Part]) -> P
         sources=_records(SourceEntry, parts[Section.SOURCE_MAP], MAX_SOURCES),
         symbols=symbols,
         known_answer=KnownAnswer.decode(parts[Section.KNOWN_ANSWER].content),
+        states=_records(StateEntry, parts[Section.STATES], MAX_INTERFACES),
     )
 
 

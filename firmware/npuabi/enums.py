@@ -161,6 +161,7 @@ class Section(IntEnum):
     SYMBOLS = 7
     SOURCE_MAP = 8
     KNOWN_ANSWER = 9
+    STATES = 10
 
 
 class ToaFlag(IntFlag):

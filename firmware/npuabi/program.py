@@ -16,6 +16,7 @@ from npuabi.records import (
     Interface,
     KnownAnswer,
     SourceEntry,
+    StateEntry,
     TableHeader,
     TensorDescriptor,
     Toa,
@@ -59,6 +60,7 @@ class Program:
     sources: tuple[SourceEntry, ...]
     symbols: bytes
     known_answer: KnownAnswer
+    states: tuple[StateEntry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

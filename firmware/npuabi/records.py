@@ -1,7 +1,7 @@
 """Every record of the ABI, each stated once.
 
 Container: FileHeader, SectionEntry. Descriptor table: TableHeader, TensorDescriptor, Toa. Beside
-it: OpParams (the head of a parameters tensor), Interface, SourceEntry, KnownAnswer.
+it: OpParams (the head of a parameters tensor), Interface, SourceEntry, StateEntry, KnownAnswer.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ __all__ = [
     "OpParams",
     "SectionEntry",
     "SourceEntry",
+    "StateEntry",
     "TableHeader",
     "TensorDescriptor",
     "Toa",
@@ -215,6 +216,18 @@ class SourceEntry(Record):
 
 
 @record(size=32)
+class StateEntry(Record):
+    """One tensor that the device keeps from run to run, and what it holds after a reset."""
+
+    symbol: int = u32("byte offset of its name in the symbols section", points="symbols")
+    tensor: int = u32("index of its tensor descriptor, in the arena", points="tensors")
+    initial: int = u32(
+        "index of its first value's tensor descriptor, in the constants", points="tensors"
+    )
+    pad: bytes = reserved(20)
+
+
+@record(size=32)
 class KnownAnswer(Record):
     """Known-answer test: generated inputs must give outputs of this CRC."""
 
@@ -233,6 +246,7 @@ RECORDS: tuple[type[Record], ...] = (
     OpParams,
     Interface,
     SourceEntry,
+    StateEntry,
     KnownAnswer,
 )
 """All of them, in the order of the ABI page; the schema hash covers this list."""

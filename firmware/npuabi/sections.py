@@ -1,8 +1,8 @@
 """Sections of a blob: where each lies, and proof that every byte of the file is in one.
 
     0     FileHeader                              64 bytes
-    64    SectionEntry x 9                        64 bytes each
-    640   RING INTERFACE SYMBOLS SOURCE_MAP KNOWN_ANSWER CHUNK_CRCS   at multiples of 64
+    64    SectionEntry x 10                       64 bytes each
+    704   RING INTERFACE SYMBOLS SOURCE_MAP STATES KNOWN_ANSWER CHUNK_CRCS   at multiples of 64
           TABLE_A TABLE_B CONSTANTS                                   at multiples of 4096
 
 A section's span is its content and 0xFF up to the next section (after the last: up to a multiple
@@ -43,6 +43,7 @@ SECTION_ALIGNMENT: dict[Section, int] = {
     Section.INTERFACE: 64,
     Section.SYMBOLS: 64,
     Section.SOURCE_MAP: 64,
+    Section.STATES: 64,
     Section.KNOWN_ANSWER: 64,
     Section.CHUNK_CRCS: 64,
     Section.TABLE_A: SECTOR_BYTES,
@@ -90,7 +91,7 @@ def _spans(lengths: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def join_sections(contents: Mapping[Section, bytes]) -> bytes:
-    """Return the blob of all nine sections' *contents*.
+    """Return the blob of all sections' *contents*.
 
     Raises AbiError (BAD_LENGTH) above 1 GiB.
     """

@@ -13,16 +13,17 @@ from npuabi.container import Event, Loaded, Program, read_blob, symbol_at
 from npuabi.cycles import Work, works_of
 from npuabi.enums import Direction
 from npuabi.errors import ErrorCode
-from npuabi.records import NO_TENSOR, Interface, TensorDescriptor, Toa
+from npuabi.records import NO_TENSOR, Interface, StateEntry, TensorDescriptor, Toa
 from npuabi.simulate import Timeline, simulate
 from npuabi.target import Target
 from npufw.errors import FirmwareError
 from npufw.interface_rules import check_interface
 from npufw.kernels.base import Step
+from npufw.state_rules import check_states
 from npufw.tensor_rules import Room, check_tensor
 from npufw.toa_rules import check_step, check_sums
 
-__all__ = ["Image", "Port", "boot", "image_of"]
+__all__ = ["Image", "Port", "StateTensor", "boot", "image_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,15 @@ class Port:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StateTensor:
+    """A tensor that is kept from run to run: its name, its place, the place of its first value."""
+
+    name: str
+    tensor: TensorDescriptor
+    initial: TensorDescriptor
+
+
+@dataclass(frozen=True, kw_only=True)
 class Image:
     """A verified program. ``steps`` stand in ring order, and so do works and timeline."""
 
@@ -49,6 +59,7 @@ class Image:
     steps: tuple[Step, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    states: tuple[StateTensor, ...] = ()
 
     @cached_property
     def works(self) -> list[Work]:
@@ -89,6 +100,8 @@ def image_of(loaded: Loaded, target: Target) -> Image:
         check_tensor(tensor, room, f"tensor {index} ({name})" if name else f"tensor {index}")
     ports = _ports(program)
     check_interface([(p.entry, p.tensor) for p in ports], [p.name for p in ports], target)
+    states = tuple(_state(program, entry) for entry in program.states)
+    check_states([(s.name, s.tensor, s.initial) for s in states])
     steps = tuple(_step(program, index, target) for index in program.ring)
     for step in steps:
         check_step(step)
@@ -100,6 +113,7 @@ def image_of(loaded: Loaded, target: Target) -> Image:
         steps=steps,
         inputs=tuple(p for p in ports if p.entry.direction is Direction.INPUT),
         outputs=tuple(p for p in ports if p.entry.direction is Direction.OUTPUT),
+        states=states,
     )
 
 
@@ -112,6 +126,14 @@ def _ports(program: Program) -> list[Port]:
         )
         for entry in program.interface
     ]
+
+
+def _state(program: Program, entry: StateEntry) -> StateTensor:
+    return StateTensor(
+        name=symbol_at(program.symbols, entry.symbol),
+        tensor=program.tensors[entry.tensor],
+        initial=program.tensors[entry.initial],
+    )
 
 
 def _step(program: Program, index: int, target: Target) -> Step:

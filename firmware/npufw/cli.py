@@ -85,19 +85,34 @@ def _print_json(values: dict[str, Any]) -> None:
     show_default=True,
     help="Run so often and give the host's times.",
 )
+@click.option(
+    "--state",
+    metavar="S.npz",
+    help="Begin with the states in this file, if it is there, and write them back.",
+)
+@click.option("--reset", is_flag=True, help="Begin with the states' first values.")
 @_JSON
 def run(
-    blob: str, target: str, inputs: tuple[str, ...], output: str | None, repeat: int, as_json: bool
+    blob: str,
+    target: str,
+    inputs: tuple[str, ...],
+    output: str | None,
+    repeat: int,
+    state: str | None,
+    reset: bool,
+    as_json: bool,
 ) -> None:
     """Run BLOB on input arrays and print its outputs.
 
-    An array's first axis is the batch; N times the compiled batch are N runs. argmax is the index
-    in the flattened output, one for each sample when there are several.
+    An array's first axis is the batch; N times the compiled batch are N runs, and for a network
+    with states N consecutive frames. argmax is the index in the flattened output, one for each
+    sample when there are several.
 
     \b
     Examples:
       npufw run digits.bin --input models/digits_test.npz
       npufw run digits.bin --input image=x.npy --output y.npz
+      npufw run stream.bin --input frames.npz --state kept.npz
     """
     from npuabi.files import refuse_overwriting
     from npufw.commands import run_blob
@@ -105,10 +120,12 @@ def run(
 
     if output == "-" and as_json:
         raise click.UsageError("--output - and --json both write to standard output")
-    if output is not None:
-        refuse_overwriting(output, [blob, target, *inputs, *(i.split("=", 1)[-1] for i in inputs)])
+    read = [blob, target, *inputs, *(i.split("=", 1)[-1] for i in inputs)]
+    for path in (output, state):
+        if path is not None:
+            refuse_overwriting(path, read)
     image = _boot(read_blob_file(blob), target)
-    report = run_blob(image, inputs=inputs, output=output, repeat=repeat)
+    report = run_blob(image, inputs=inputs, output=output, repeat=repeat, state=state, reset=reset)
     for note in report.notes:
         click.echo(note, err=True)
     if as_json:

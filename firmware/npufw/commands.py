@@ -99,11 +99,15 @@ def run_blob(
     inputs: Sequence[str],
     output: str | None,
     repeat: int,
+    state: str | None = None,
+    reset: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> RunReport:
     """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
 
-    *hooks* are faults and defences; what faults did are the report's ``events``.
+    Each repetition begins with the same states: those of the file *state* where there is one and
+    *reset* is not wanted, else the first values. Afterwards the file holds the states. *hooks* are
+    faults and defences; what faults did are the report's ``events``.
 
     Raises AbiError for arrays that do not fit, OSError when the output cannot be written.
     """
@@ -118,13 +122,21 @@ def run_blob(
         notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
     batches = runs_of(image.inputs, arrays)
     engine = Engine(image, hooks=hooks)
+    if state is not None:
+        _require_states(image)
+        if not reset and Path(state).exists():
+            engine.states = _arrays_of(state)
+    begin = engine.states
     times, results = [], {}
     for _ in range(repeat):
+        engine.states = begin
         start = time.perf_counter()
         results = engine.run(arrays)
         times.append((time.perf_counter() - start) * 1e3)
     if output is not None:
         write_atomically(output, npz_bytes(results))
+    if state is not None:
+        write_atomically(state, npz_bytes(engine.states))
     cycles = image.timeline.cycles * batches
     return RunReport(
         outputs=results,
@@ -139,11 +151,21 @@ def run_blob(
 
 def evaluate_blob(image: Image, data: str, labels: str, *, progress: Progress = silent) -> Accuracy:
     """Return the accuracy of *image* on the file *data*; *progress* is told of samples."""
-    try:
-        arrays = read_arrays(Path(data))
-    except NpzError as error:
-        raise FirmwareError(ErrorCode.INPUT_FILE, str(error)) from error
+    arrays = _arrays_of(data)
     names = [port.name for port in image.inputs]
     inputs, wanted = split_labels(arrays, labels, names, data)
     engine = Engine(image)
     return evaluate(engine, inputs, wanted, progress=progress)
+
+
+def _require_states(image: Image) -> None:
+    if not image.states:
+        text = "the network keeps no state from run to run: leave out --state"
+        raise FirmwareError(ErrorCode.INPUT_UNKNOWN, text)
+
+
+def _arrays_of(path: str) -> dict[str, NDArray[Any]]:
+    try:
+        return read_arrays(Path(path))
+    except NpzError as error:
+        raise FirmwareError(ErrorCode.INPUT_FILE, str(error)) from error

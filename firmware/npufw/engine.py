@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from npuabi.records import TensorDescriptor
 from npufw.boot import Image, Port
 from npufw.faults import FaultEvent, Hook, Machine, Moment, Phase
-from npufw.host import batches, runs_of
+from npufw.host import batches, runs_of, state_arrays
 from npufw.kernels import KERNELS
 from npufw.kernels.base import Arrays, Kernel, Step, Sums
-from npufw.kernels.layout import store
+from npufw.kernels.layout import load, store
 from npufw.memory import Memory
 
 __all__ = ["Engine", "Event", "Observer"]
@@ -102,6 +102,7 @@ class Engine:
         self.events = _order(image) if events is None else _whole(image, events)
         self._inputs = [self._view(port.tensor) for port in image.inputs]
         self._outputs = [self._view(port.tensor) for port in image.outputs]
+        self.reset()
         self._runs = 0
         self._hooks = tuple(hooks)
         self._machine = Machine(image, self.memory)
@@ -116,6 +117,7 @@ class Engine:
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.
 
+        A network with states takes the batches as consecutive frames and keeps its states.
         Raises FirmwareError when an array is not what the network takes; see host.py.
         """
         image = self.image
@@ -131,6 +133,22 @@ class Engine:
         return {
             port.name: _dense(port, kept) for port, kept in zip(image.outputs, results, strict=True)
         }
+
+    def reset(self) -> None:
+        """Put every state's first value in place."""
+        for state in self.image.states:
+            self._view(state.tensor)[...] = self._view(state.initial)
+
+    @property
+    def states(self) -> dict[str, NDArray[Any]]:
+        """The states by name, N, C, H, W as the device has them; a copy."""
+        return {s.name: load(self._view(s.tensor), s.tensor).copy() for s in self.image.states}
+
+    @states.setter
+    def states(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        state_arrays(self.image.states, arrays)
+        for state in self.image.states:
+            store(self._view(state.tensor), state.tensor, arrays[state.name])
 
     def _bind(self, step: Step) -> _Call:
         views = [_ABSENT if t is None else self._view(t) for t in step.tensors]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType
 from npuabi.errors import ErrorCode
-from npufw.boot import Port
+from npufw.boot import Port, StateTensor
 from npufw.errors import FirmwareError
 
-__all__ = ["batches", "named_inputs", "runs_of"]
+__all__ = ["batches", "named_inputs", "runs_of", "state_arrays"]
 
 _FLOATS = (DType.F16, DType.F32)
 
@@ -47,6 +47,20 @@ def runs_of(ports: Sequence[Port], arrays: Mapping[str, NDArray[Any]]) -> int:
         text = f"the inputs ask for different numbers of runs: {counts}"
         raise FirmwareError(ErrorCode.INPUT_BATCH, text)
     return next(iter(counts.values()), 1)
+
+
+def state_arrays(states: Sequence[StateTensor], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise FirmwareError unless *arrays* holds each state by name, in its dims and dtype."""
+    names = [state.name for state in states]
+    if sorted(names) != sorted(arrays):
+        text = f"the states are {_list(names)}, given are {_list(arrays)}"
+        raise FirmwareError(ErrorCode.INPUT_UNKNOWN, text)
+    for state in states:
+        array, dtype = arrays[state.name], np.dtype(state.tensor.dtype.numpy)
+        if array.dtype != dtype or array.shape != state.tensor.dims:
+            wanted = _type(state.tensor.dims, dtype)
+            text = f"state {state.name!r}: expected {wanted}, got {_type(array.shape, array.dtype)}"
+            raise FirmwareError(ErrorCode.INPUT_SHAPE, text)
 
 
 def batches(port: Port, array: NDArray[Any], runs: int) -> NDArray[Any]:

@@ -16,10 +16,10 @@ from typing import Any
 from npuc.diagnostics import Location
 from npuc.frontend.attributes import build_attributes, build_graph_attributes
 from npuc.frontend.data import build_data
-from npuc.frontend.syntax import Broken, Header, Issue, Operation, Returning, Word
+from npuc.frontend.syntax import Broken, Header, Issue, Operation, Returning, Updating, Word
 from npuc.frontend.typetext import build_type, check_size
 from npuc.ir.const import Const
-from npuc.ir.core import REGISTRY, Graph, Op, Value
+from npuc.ir.core import REGISTRY, Graph, Op, State, Value
 from npuc.ir.merge import inferred_types, merge_types
 from npuc.ir.types import TensorType, Type
 
@@ -42,6 +42,8 @@ class Builder:
         self._lines: dict[str, int] = {}
         self._all_lines = defined_later
         self._suggestions = 0
+        self._states: dict[str, tuple[int, State | None]] = {}
+        self._updates: dict[str, tuple[int, Value | None]] = {}
 
     def header(self, line: int, text: Header) -> None:
         """Start the graph: its name, arguments and attributes."""
@@ -55,8 +57,11 @@ class Builder:
                 graph.arguments.append(value)
 
     def operation(self, line: int, text: Operation) -> None:
-        """Add an op, or note what is wrong with it."""
+        """Add an op or a state, or note what is wrong with it."""
         stated = self._stated(line, text)
+        if text.label is not None:
+            self._state(line, text, text.label, stated)
+            return
         op = self._checked(line, self._build, line, text, stated)
         if op is not None:
             self.graph.append(op)
@@ -68,6 +73,59 @@ class Builder:
                 built = fallback[index] if index < len(fallback) else None
                 value = None if built is None else Value(word.text, built)
             self._define(line, word, value)
+
+    def _state(
+        self, line: int, text: Operation, label: Word, stated: list[Type | None] | None
+    ) -> None:
+        location = Location(self._file, line, text.name.column)
+        initial = self._checked(line, self._constant, location, text, stated)
+        word, value, state = text.results[0], None, None
+        if initial is not None:
+            value = Value(word.text, initial.result.type)
+            state = State(label.text, value, initial, location)
+        defined = self._define(line, word, value)
+        if label.text in self._states:
+            first = self._states[label.text][0]
+            text_of = f'state "{label.text}" is declared already in line {first}'
+            self._note(line, Issue(label.column, text_of))
+        elif defined:
+            self._states[label.text] = line, state
+
+    def updating(self, line: int, text: Updating) -> None:
+        """Note what a state holds after a run."""
+        label = text.state
+        value = self._checked(line, self._value, text.value)
+        if label.text in self._updates:
+            first = self._updates[label.text][0]
+            told = f'state "{label.text}" is updated already in line {first}'
+            self._note(line, Issue(label.column, told))
+        elif label.text not in self._states:
+            known = self._similar(label.text, self._states)
+            told = f'no state "{label.text}" is declared before this line{known}'
+            self._note(line, Issue(label.column, told))
+        else:
+            self._updates[label.text] = line, value
+            self._check_update(line, text, self._states[label.text][1], value)
+
+    def _check_update(
+        self, line: int, text: Updating, state: State | None, value: Value | None
+    ) -> None:
+        wrong = state is not None and value is not None and state.refuses(value)
+        if wrong:
+            self._note(line, Issue(text.value.column, wrong))
+
+    def finish(self) -> None:
+        """Give each state its argument and output, behind those of the host."""
+        for name, (line, state) in self._states.items():
+            if name not in self._updates:
+                told = f'state "{name}" is never updated: add update "{name}", %value, or use const'
+                self._note(line, Issue(1, told))
+                continue
+            value = self._updates[name][1]
+            if state is not None and value is not None:
+                self.graph.states.append(state)
+                self.graph.arguments.append(state.argument)
+                self.graph.outputs.append(value)
 
     def returning(self, line: int, text: Returning) -> None:
         """Name the outputs."""
@@ -161,11 +219,11 @@ class Builder:
 
     def _constant(
         self, location: Location, text: Operation, stated: list[Type | None] | None
-    ) -> Op | None:
+    ) -> Const | None:
         if stated is None or text.types is None or text.data is None:
-            raise Issue(text.name.column, "const needs a type, as in : tensor<16xf32>")
+            raise Issue(text.name.column, f"{text.name.text} needs a type, as in : tensor<16xf32>")
         if len(stated) != 1 or len(text.results) != 1:
-            raise Issue(text.name.column, "const gives one result of one type")
+            raise Issue(text.name.column, f"{text.name.text} gives one result of one type")
         (tensor,) = stated
         if tensor is None:
             return None

@@ -33,6 +33,7 @@ __all__ = [
     "Returning",
     "Statement",
     "TypeText",
+    "Updating",
     "Word",
     "broken_line",
     "parse_line",
@@ -113,7 +114,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One op; an operand of None is ``none``; *data* belongs to ``const`` alone."""
+    """One op; an operand of None is ``none``; *data* belongs to ``const`` and ``state`` alone.
+
+    *label* is the name of a state.
+    """
 
     results: tuple[Word, ...]
     name: Word
@@ -121,6 +125,15 @@ class Operation:
     attributes: tuple[Attribute, ...]
     types: tuple[TypeText, ...] | None
     data: DataText | None = None
+    label: Word | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Updating:
+    """``update "history", %v``."""
+
+    state: Word
+    value: Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +153,11 @@ class Closing:
 class Broken:
     """A line that cannot be parsed: what it would be, and the names that it seems to define."""
 
-    kind: type[Header] | type[Operation] | type[Returning] | type[Closing]
+    kind: type[Header] | type[Operation] | type[Updating] | type[Returning] | type[Closing]
     names: tuple[Word, ...]
 
 
-Statement = Header | Operation | Returning | Closing | Broken
+Statement = Header | Operation | Updating | Returning | Closing | Broken
 
 
 def parse_line(text: str) -> Statement:
@@ -160,7 +173,12 @@ def parse_line(text: str) -> Statement:
 
 def broken_line(text: str) -> Broken:
     """Return what can be told of a line with a syntax error."""
-    kinds: dict[str, Any] = {"header": Header, "returning": Returning, "closing": Closing}
+    kinds: dict[str, Any] = {
+        "header": Header,
+        "updating": Updating,
+        "returning": Returning,
+        "closing": Closing,
+    }
     kind = kinds.get(_start_of(text), Operation)
     defining = text if kind is Header else text.split("=", 1)[0] if kind is Operation else ""
     names = re.finditer(r"%([\w.$-]+)", defining)
@@ -172,13 +190,14 @@ def _start_of(text: str) -> str:
     if stripped.startswith("}"):
         return "closing"
     word = stripped.split(None, 1)[0]
-    return {"graph": "header", "return": "returning"}.get(word, "operation")
+    starts = {"graph": "header", "return": "returning", "update": "updating"}
+    return starts.get(word, "operation")
 
 
 @cache
 def _parser() -> Lark:
     grammar = (resources.files("npuc.frontend") / "graph.lark").read_text("utf-8")
-    starts = ["header", "operation", "returning", "closing"]
+    starts = ["header", "operation", "updating", "returning", "closing"]
     return Lark(
         grammar,
         parser="lalr",
@@ -193,9 +212,13 @@ def _name(token: Token) -> Word:
     """Return the name of ``%x``, ``%"x y"`` or ``@x`` without its mark and quotes."""
     text, column = str(token)[1:], token.column or 1
     name = _unquote(text, column) if text.startswith('"') else text
-    if UNPRINTABLE.search(name):
-        raise Issue(column, f"a name holds no control characters, got {name!a}")
-    return Word(name, column)
+    return _printable(Word(name, column))
+
+
+def _printable(word: Word) -> Word:
+    if UNPRINTABLE.search(word.text):
+        raise Issue(word.column, f"a name holds no control characters, got {word.text!a}")
+    return word
 
 
 def _unquote(text: str, column: int) -> str:
@@ -238,6 +261,17 @@ class _ToSyntax(Transformer[Token, Any]):
     def constant(self, children: list[Any]) -> Operation:
         results, keyword, data, types = children
         return Operation(results, Word("const", keyword.column), (), (), types, data)
+
+    def state(self, children: list[Any]) -> Operation:
+        results, keyword, label, _, data, types = children
+        word = Word(_unquote(str(label), label.column), label.column)
+        return Operation(
+            results, Word("state", keyword.column), (), (), types, data, _printable(word)
+        )
+
+    def updating(self, children: list[Any]) -> Updating:
+        _, label, value = children
+        return Updating(Word(_unquote(str(label), label.column), label.column), _name(value))
 
     def results(self, children: list[Any]) -> tuple[Word, ...]:
         return tuple(map(_name, children))
@@ -318,6 +352,9 @@ _WORDS = {
     "DENSE_BODY": "numbers in brackets",
     "NONE": "none",
     "CONST": "const",
+    "STATE": "state",
+    "INIT": "init",
+    "UPDATE": "update",
     "DENSE": "dense",
     "RETURN": "return",
     "TRUE": "true",

@@ -19,11 +19,13 @@ from npuc.frontend.syntax import (
     Operation,
     Returning,
     Statement,
+    Updating,
     broken_line,
     parse_line,
 )
 from npuc.ir.const import Const
 from npuc.ir.core import Graph
+from npuc.ir.state import initial_of
 
 __all__ = ["check_constants", "parse", "parse_file", "parse_text"]
 
@@ -52,6 +54,7 @@ def parse(source: Source) -> Graph:
     }
     builder = Builder(source.file, source.folder, definitions)
     issues += _build(builder, statements, len(source.lines))
+    builder.finish()
     issues += builder.issues
     if issues:
         issues.sort(key=lambda issue: (issue[0], issue[1].column))
@@ -62,9 +65,8 @@ def parse(source: Source) -> Graph:
 def check_constants(graph: Graph) -> None:
     """Read or make every constant now; raises CompileError with all that cannot be had."""
     diagnostics: list[Diagnostic] = []
-    for op in graph.ops:
-        if not isinstance(op, Const):
-            continue
+    constants = [op for op in graph.ops if isinstance(op, Const)]
+    for op in (*(initial_of(state) for state in graph.states), *constants):
         try:
             op.value()
         except CompileError as error:
@@ -103,6 +105,8 @@ def _build(builder: Builder, statements: list[tuple[int, Statement]], last: int)
             builder.header(line, statement)
         elif isinstance(statement, Operation):
             builder.operation(line, statement)
+        elif isinstance(statement, Updating):
+            builder.updating(line, statement)
         elif isinstance(statement, Returning) and issue is None:
             builder.returning(line, statement)
         elif isinstance(statement, Broken):

@@ -23,6 +23,7 @@ __all__ = [
     "Graph",
     "Limit",
     "Op",
+    "State",
     "Value",
     "attr",
     "op",
@@ -315,8 +316,35 @@ def op(name: str) -> Callable[[type[O]], type[O]]:
     return decorate
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A tensor that is kept from run to run.
+
+    ``argument`` is what it holds when a run begins; ``initial``, a const, that of the first run.
+    """
+
+    name: str
+    argument: Value
+    initial: Op
+    location: Location = UNKNOWN
+
+    def refuses(self, value: Value) -> str:
+        """Return why the state cannot hold *value* after a run; empty when it can."""
+        kept, given = self.argument.tensor, value.tensor
+        fits = kept.rank == given.rank and all(
+            a == b or None in (a, b) for a, b in zip(kept.shape, given.shape, strict=True)
+        )
+        alike = kept.numpy.kind == "f" or kept.quant == given.quant
+        if fits and alike and kept.dtype is given.dtype:
+            return ""
+        return f"%{value.name} is {given}, state {self.name!r} is {kept}"
+
+
 class Graph:
     """A named list of ops in execution order, with arguments and returned values.
+
+    Each of ``states`` has an argument, behind the inputs, and an output, behind the returned
+    values, in the order of ``states``.
 
     Ops form a doubly linked list: insertion and removal take constant time.
     """
@@ -334,8 +362,24 @@ class Graph:
         self.attributes = dict(attributes or {})
         self.location = location
         self.outputs: list[Value] = []
+        self.states: list[State] = []
         self._first: Op | None = None
         self._last: Op | None = None
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The arguments that the host gives."""
+        return self.arguments[: len(self.arguments) - len(self.states)]
+
+    @property
+    def returned(self) -> list[Value]:
+        """The outputs that the host gets."""
+        return self.outputs[: len(self.outputs) - len(self.states)]
+
+    @property
+    def updates(self) -> list[Value]:
+        """What each state holds after a run."""
+        return self.outputs[len(self.outputs) - len(self.states) :]
 
     @property
     def ops(self) -> Iterator[Op]:
@@ -388,7 +432,7 @@ class Graph:
 
     def take(self, other: Graph) -> None:
         """Become *other*: its arguments, ops and outputs replace this graph's."""
-        self.arguments, self.outputs = other.arguments, other.outputs
+        self.arguments, self.outputs, self.states = other.arguments, other.outputs, other.states
         self._first, self._last = other._first, other._last
         for op in self.ops:
             op.graph = self

@@ -15,6 +15,7 @@ import numpy as np
 from npuabi.enums import DType, Rounding
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.state import initial_of
 from npuc.ir.types import TensorType
 
 __all__ = ["Stack", "evaluate"]
@@ -47,21 +48,28 @@ def evaluate(
     rounding: Rounding,
     observe: Observer | None = None,
     stack: Stack | None = None,
+    states: dict[str, Array] | None = None,
 ) -> dict[str, Array]:
     """Return the outputs by name, in graph order.
 
-    *inputs* holds one array an argument, of its dims; float tensors are computed in float64.
+    *inputs* holds one array an input, of its dims; float tensors are computed in float64. *states*
+    holds one a state by name, read and then replaced; None, and a missing one, is the first value.
     *observe* is called with every value and its array, in order. With *stack* its values'
     arrays hold that many samples. Raises CompileError for inputs that do not fit and for constants
     that cannot be read.
     """
     run = _Run(graph, observe, stack or Stack())
     _check_names(graph, inputs)
-    for argument in graph.arguments:
+    for argument in graph.inputs:
         run.define(argument, run.input(argument, inputs[argument.name]))
+    kept = {} if states is None else states
+    for state in graph.states:
+        begin = kept.get(state.name, initial_of(state).value())
+        run.define(state.argument, run.input(state.argument, begin))
     for op in graph.ops:
         run.step(op, rounding)
-    return {v.name: run.arrays[v] for v in graph.outputs}
+    kept.update((s.name, run.arrays[v]) for s, v in zip(graph.states, graph.updates, strict=True))
+    return {v.name: run.arrays[v] for v in graph.returned}
 
 
 class _Run:
@@ -120,7 +128,7 @@ class _Run:
 
 
 def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
-    wanted = [v.name for v in graph.arguments]
+    wanted = [v.name for v in graph.inputs]
     for word, names in (
         ("missing", [n for n in wanted if n not in inputs]),
         ("unknown", [n for n in inputs if n not in wanted]),

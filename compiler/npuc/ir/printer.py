@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from npuc.ir.const import Const, Data, Elided, File, Random, Splat
-from npuc.ir.core import Array, AttrField, Graph, Op, Value
+from npuc.ir.core import Array, AttrField, Graph, Op, State, Value
+from npuc.ir.state import initial_of
 
 __all__ = ["DENSE_ELEMENTS", "checksum", "given_attributes", "print_graph", "shortest"]
 
@@ -33,8 +34,11 @@ def print_graph(graph: Graph, *, elide: int | None = None) -> str:
     """
     names = _names(graph)
     lines = [_header(graph, names)]
+    lines += [f"  {_state(state, names, elide)}" for state in graph.states]
     lines += [f"  {_operation(op, names, elide)}" for op in graph.ops]
-    lines += [f"  return {', '.join(names[v] for v in graph.outputs)}", "}", ""]
+    for state, value in zip(graph.states, graph.updates, strict=True):
+        lines.append(f"  update {_string(state.name)}, {names[value]}")
+    lines += [f"  return {', '.join(names[v] for v in graph.returned)}", "}", ""]
     return "\n".join(lines)
 
 
@@ -71,10 +75,15 @@ def _string(text: str) -> str:
 
 
 def _header(graph: Graph, names: dict[Value, str]) -> str:
-    arguments = ", ".join(f"{names[v]}: {v.type}" for v in graph.arguments)
+    arguments = ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs)
     pairs = ", ".join(f"{k} = {_literal(v)}" for k, v in graph.attributes.items())
     attributes = f" attributes {{{pairs}}}" if pairs else ""
     return f"graph {_marked('@', graph.name)}({arguments}){attributes} {{"
+
+
+def _state(state: State, names: dict[Value, str], elide: int | None) -> str:
+    value, data = state.argument, _data(initial_of(state), elide)
+    return f"{names[value]} = state {_string(state.name)} init = {data} : {value.type}"
 
 
 def _operation(op: Op, names: dict[Value, str], elide: int | None) -> str:

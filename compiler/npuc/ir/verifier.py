@@ -60,6 +60,7 @@ class _Check:
                 self._define(value, op)
             previous = op
         self._outputs()
+        self._states()
         self._users()
         return self.found
 
@@ -106,6 +107,16 @@ class _Check:
         for value in self.graph.outputs:
             if value not in self.readers:
                 self._note(self.graph, f"the output %{value.name} is not defined")
+
+    def _states(self) -> None:
+        graph = self.graph
+        arguments = [state.argument for state in graph.states]
+        if arguments != graph.arguments[len(graph.inputs) :]:
+            self._note(graph, "the last arguments are those of the states, in order")
+        for state, value in zip(graph.states, graph.updates, strict=False):
+            wrong = state.refuses(value)
+            if wrong:
+                self._note(graph, wrong)
 
     def _users(self) -> None:
         """Find users that do not read: those that do were counted."""

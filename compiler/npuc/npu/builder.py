@@ -19,9 +19,9 @@ from npuabi.target import Target
 from npuc.ir.const import Const, Dense
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
-from npuc.npu.pack import params_head
+from npuc.npu.pack import packed_bytes, params_head
 from npuc.npu.regions import Box, slice_buffer
-from npuc.npu.tasks import BufferOp, Constant, Task
+from npuc.npu.tasks import BufferOp, Constant, StateOp, Task
 
 __all__ = ["Builder", "bytes_type", "device_type", "op_params"]
 
@@ -66,7 +66,7 @@ class Builder:
         return self._buffers[value]
 
     def make(self, value: Value, *, role: str = "activation") -> Value:
-        """Reserve a buffer for an L2 value; inputs and outputs lie in the arena."""
+        """Reserve a buffer for an L2 value; inputs, outputs and states lie in the arena."""
         space = Space.SRAM if role == "activation" else Space.ARENA
         buffer = device_type(value.tensor, space, row_pitch=self.target.row_pitch)
         made = BufferOp([], {"role": role}, result_types=[buffer], names=[value.name])
@@ -136,14 +136,16 @@ class Builder:
         if not isinstance(owner, Const):
             raise TypeError(f"%{value.name} is no constant")
         tensor = replace(value.tensor, layout=Layout.NCHW16C)
+        return self._stored(owner.value(), tensor)
+
+    def _stored(self, array: Array, tensor: TensorType) -> Value:
+        """Put an array into the constants section, as an activation of type *tensor* lies."""
         buffer = device_type(tensor, Space.CONSTANTS, row_pitch=self.target.row_pitch)
-        return self.constant(_bricks(owner.value().reshape(buffer.tensor.dims)), buffer)
+        return self.constant(packed_bytes(array, buffer), buffer)
 
-
-def _bricks(array: Array) -> NDArray[np.uint8]:
-    """Return an int8 NCHW array as the bytes of nchw16c."""
-    n, c, h, w = array.shape
-    groups = -(-c // 16)
-    padded = np.pad(array, ((0, 0), (0, groups * 16 - c), (0, 0), (0, 0)))
-    bricks = padded.reshape(n, groups, 16, h, w).transpose(0, 1, 3, 4, 2)
-    return np.ascontiguousarray(bricks).view(np.uint8).ravel()
+    def keep(self, name: str, value: Value, initial: Array) -> Value:
+        """Reserve the buffer of a state, which *value* reads, with its first value."""
+        kept = self.make(value, role="state")
+        first = self._stored(initial, value.tensor)
+        self.graph.append(StateOp([kept, first], {"state": name}))
+        return kept

@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.geometry import LANES
+from npuabi.enums import Layout
+from npuabi.geometry import LANES, Geometry
 from npuabi.records import OpParams
 from npuc.ir.core import Array
+from npuc.ir.types import Buffer
 
 __all__ = [
     "BLOCK_BYTES",
@@ -19,6 +21,7 @@ __all__ = [
     "pack_bricks",
     "pack_depthwise",
     "pack_taps",
+    "packed_bytes",
     "params_head",
 ]
 
@@ -40,6 +43,23 @@ def _padded(array: Array, *, axes: tuple[int, ...]) -> Array:
 
 def _bytes(array: Array) -> Bytes:
     return np.ascontiguousarray(array).view(np.uint8).ravel()
+
+
+def packed_bytes(array: Array, buffer: Buffer) -> Bytes:
+    """Return the bytes of an activation: *array* of its logical shape, as *buffer* lies."""
+    tensor = buffer.tensor
+    layout = tensor.layout or Layout.NCHW
+    geometry = Geometry(tensor.dims, buffer.strides, tensor.dtype, layout, buffer.lane)
+    memory = np.zeros(geometry.extent, np.uint8)
+    view = geometry.view(memory, 0)
+    logical = array.reshape(tensor.dims)
+    if layout is Layout.NCHW16C:
+        padded = _padded(logical, axes=(1,))
+        n, c, h, w = padded.shape
+        view[...] = padded.reshape(n, c // LANES, LANES, h, w).transpose(0, 1, 3, 4, 2)
+    else:
+        view[...] = logical
+    return memory
 
 
 def pack_bricks(weights: Array) -> Bytes:

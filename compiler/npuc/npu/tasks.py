@@ -15,6 +15,7 @@ from npuc.ir.core import AttrField, AttrKind, Op, OperandField, Value, attr, op,
 from npuc.ir.types import Buffer, Type
 
 __all__ = [
+    "HOST_ROLES",
     "Add",
     "AvgPool",
     "BufferOp",
@@ -31,6 +32,7 @@ __all__ = [
     "Reads",
     "Rescale",
     "Softmax",
+    "StateOp",
     "Task",
     "View",
     "buffer_type",
@@ -42,6 +44,10 @@ def buffer_type(value: Value) -> Buffer:
     if not isinstance(value.type, Buffer):
         raise TypeError(f"%{value.name} is no buffer: {value.type}")
     return value.type
+
+
+HOST_ROLES = ("input", "output", "state")
+"""Roles of buffers that keep their place in the arena for the whole run."""
 
 
 class _Memory(Op):
@@ -58,7 +64,7 @@ class BufferOp(_Memory):
     """Reserve memory for one tensor."""
 
     role: str = attr(
-        "input, output, activation or slot; names who fills it",
+        "input, output, state, activation or slot; names who fills it",
         AttrKind.STRING,
         default="activation",
     )
@@ -77,6 +83,18 @@ class View(_Memory):
 
     source: Value = operand("the buffer looked into")
     offset: int = attr("bytes from the buffer's first byte", AttrKind.INT, default=0)
+
+
+@op("npu.state")
+class StateOp(_Memory):
+    """Keep a buffer from run to run; a reset copies the first value into it."""
+
+    kept: Value = operand("the buffer that is kept")
+    initial: Value = operand("the first value, among the constants")
+    state: str = attr("name of the state", AttrKind.STRING)
+
+    def infer(self) -> Sequence[Type]:
+        return ()
 
 
 _INPUT = OperandField("input", "what is read")

@@ -26,6 +26,7 @@ from npuc.passes.place import Place
 from npuc.passes.plan_memory import PlanMemory
 from npuc.passes.quantise import Quantise
 from npuc.passes.schedule import Schedule
+from npuc.passes.store_states import StoreStates
 from npuc.passes.tile import Tile
 
 __all__ = ["GRAPH_PASSES", "NPU_PASSES", "PIPELINE", "npu_passes", "passes_by_name"]
@@ -41,6 +42,7 @@ GRAPH_PASSES: tuple[type[Pass], ...] = (
     LowerBatchNorm,
     Calibrate,
     Quantise,
+    StoreStates,
     FuseResidual,
     ChooseLayout,
     Legalise,

@@ -31,7 +31,7 @@ class BindShapes:
 
     def run(self, graph: Graph, context: PassContext) -> None:
         """Raises CompileError for an unknown input, another rank, another dim, an unbound dim."""
-        inputs = {v.name: v for v in graph.arguments}
+        inputs = {v.name: v for v in graph.inputs}
         texts = [_unknown(name, list(inputs)) for name in context.shapes if name not in inputs]
         for name, value in inputs.items():
             texts += _bind(value, context.shapes.get(name))

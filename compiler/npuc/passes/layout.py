@@ -2,7 +2,7 @@
 
 | value | layout |
 | --- | --- |
-| graph inputs and outputs | NCHW, as the host sees them |
+| graph inputs and outputs, and float states | NCHW, as the host sees them |
 | int8 with fewer than 16 channels, made at the input and read by ungrouped conv2d only | NHWC |
 | everything else | NCHW16C, one 16-channel brick a bank word |
 
@@ -42,20 +42,25 @@ class ChooseLayout:
         """Annotate *graph* and convert at its integer interfaces."""
         separate_roles(graph)
         names = Names(graph)
-        for argument in graph.arguments:
+        for argument in graph.inputs:
             if argument.tensor.dtype is not DType.F32:
                 _convert_input(graph, argument, names)
-        graph.outputs = [_converted_output(graph, v, names) for v in graph.outputs]
+        returned = [_converted_output(graph, v, names) for v in graph.returned]
+        graph.outputs = [*returned, *graph.updates]
         for op in graph.ops:
             for value in op.results:
                 if not isinstance(op, Const) or _is_activation(value):
                     value.type = value.tensor.with_layout(_layout_of(graph, value))
-        for argument in graph.arguments:
+        for argument in graph.inputs:
             argument.type = argument.tensor.with_layout(Layout.NCHW)
+        for state in graph.states:
+            kept = state.argument.tensor
+            layout = Layout.NCHW if kept.dtype is DType.F32 else Layout.NCHW16C
+            state.argument.type = kept.with_layout(layout)
 
 
 def _layout_of(graph: Graph, value: Value) -> Layout:
-    if graph.is_output(value):
+    if graph.is_output(value) and (value.tensor.dtype is DType.F32 or value in graph.returned):
         return Layout.NCHW
     return Layout.NHWC if _reads_plainly(value) else Layout.NCHW16C
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuc.ir.const import Const
-from npuc.ir.core import Graph, Op
+from npuc.ir.core import Graph, Op, State, Value
+from npuc.ir.state import initial_of
 from npuc.npu.builder import Builder
+from npuc.npu.tasks import Copy
 from npuc.passes.context import PassContext
 from npuc.passes.level import Level
 
@@ -24,13 +26,25 @@ def lowered(graph: Graph, context: PassContext) -> Graph:
     """
     made = Graph(graph.name, attributes=graph.attributes, location=graph.location)
     builder = Builder(made, context.target, context.rounding)
-    for argument in graph.arguments:
+    for argument in graph.inputs:
         builder.make(argument, role="input")
-    made.outputs = [builder.make(value, role="output") for value in graph.outputs]
+    states = [builder.keep(s.name, s.argument, initial_of(s).value()) for s in graph.states]
+    made.outputs = [builder.make(value, role="output") for value in graph.returned]
     for op in graph.ops:
         if not isinstance(op, Const):
             _lower(op, builder)
+    for state, kept, update in zip(graph.states, states, graph.updates, strict=True):
+        _update(made, state, builder.read(update), kept)
     return made
+
+
+def _update(graph: Graph, state: State, update: Value, kept: Value) -> None:
+    """Append the copy of *update* into the state's buffer *kept*.
+
+    It stands behind every reader of the state; the hazards of DDR order it so.
+    """
+    named = {"name": state.name, "kind": "update"}
+    graph.append(Copy([update, kept], named, location=state.location))
 
 
 def _lower(op: Op, builder: Builder) -> None:

@@ -59,9 +59,10 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
             place = value.owner.location if value.owner else graph.location
             ranges[value] = ranges[value].united(_range(value, array, percentile, place))
 
+    states: dict[str, Array] = {}
     for block in blocks_of(graph, context.calibration or {}, _most_samples(stacked)):
         stack = Stack(count=block.count, values=stacked)
-        evaluate(graph, block.inputs, context.rounding, see, stack)
+        evaluate(graph, block.inputs, context.rounding, see, stack, states)
         context.progress("calibrate", block.first + block.count, block.total)
     return ranges
 
@@ -95,15 +96,15 @@ def blocks_of(graph: Graph, data: Mapping[str, Array], most: int) -> Iterator[Bl
     Samples that fill no batch are left out. For a graph with one input a single array is taken
     whatever its name. Raises one CompileError for all that is wrong with *data*.
     """
-    if len(graph.arguments) == len(data) == 1:
-        data = {graph.arguments[0].name: next(iter(data.values()))}
+    if len(graph.inputs) == len(data) == 1:
+        data = {graph.inputs[0].name: next(iter(data.values()))}
     problems = [text for text in _problems(graph, data) if text]
     if problems:
         raise CompileError([Diagnostic(graph.location, f"calibration data: {t}") for t in problems])
     total = max(_counts(graph, data), default=0)
     for first in range(0, total, most):
         count = min(most, total - first)
-        inputs = {v.name: _slice(v, data[v.name], first, count) for v in graph.arguments}
+        inputs = {v.name: _slice(v, data[v.name], first, count) for v in graph.inputs}
         yield Block(inputs=inputs, first=first, count=count, total=total)
 
 
@@ -115,7 +116,7 @@ def _slice(value: Value, array: Array, first: int, count: int) -> Array:
 
 def _counts(graph: Graph, data: Mapping[str, Array]) -> list[int]:
     """Return how many runs each input's array is for."""
-    return [len(data[v.name]) // _batch(v) for v in graph.arguments]
+    return [len(data[v.name]) // _batch(v) for v in graph.inputs]
 
 
 def _batch(value: Value) -> int:
@@ -123,11 +124,11 @@ def _batch(value: Value) -> int:
 
 
 def _problems(graph: Graph, data: Mapping[str, Array]) -> Iterator[str]:
-    wanted = [v.name for v in graph.arguments]
+    wanted = [v.name for v in graph.inputs]
     for name in data:
         if name not in wanted:
             yield f"array {name!r} is no input of the graph, the inputs are {', '.join(wanted)}"
-    found = [_array_problem(v, data.get(v.name)) for v in graph.arguments]
+    found = [_array_problem(v, data.get(v.name)) for v in graph.inputs]
     yield from found
     if not any(found) and len(set(_counts(graph, data))) > 1:
         counts = zip(wanted, _counts(graph, data), strict=True)

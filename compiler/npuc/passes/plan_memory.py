@@ -1,8 +1,8 @@
 """plan_memory: arena buffers and constants get their DDR offsets.
 
-Inputs and outputs keep their place for the whole run, so that the host may write and read them at
-any time; spilled activations share memory by their live ranges. Constants lie one after another,
-equal ones once.
+Inputs, outputs and states keep their place for the whole run, so that the host may write and read
+them at any time; spilled activations share memory by their live ranges. Constants lie one after
+another, equal ones once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Graph, Value
 from npuc.npu.allocate import Request, allocate, lower_bound
 from npuc.npu.regions import geometry
-from npuc.npu.tasks import BufferOp, Constant, Task, buffer_type
+from npuc.npu.tasks import HOST_ROLES, BufferOp, Constant, Task, buffer_type
 from npuc.passes.context import PassContext
 from npuc.passes.level import Level
 from npuc.passes.place import live_ranges, settle
@@ -94,7 +94,7 @@ def _arena(graph: Graph, alignment: int) -> tuple[list[Value], list[Request]]:
 
 def _request(root: Value, request: Request, moments: int, alignment: int) -> Request:
     size = -(-request.size // alignment) * alignment
-    host = isinstance(root.owner, BufferOp) and root.owner.role in ("input", "output")
+    host = isinstance(root.owner, BufferOp) and root.owner.role in HOST_ROLES
     if host:
         return Request(size, 0, moments)
     return replace(request, size=size)

@@ -64,7 +64,7 @@ class _Rewriter:
                 errors += error.diagnostics
         if errors:
             raise CompileError(errors)
-        returned = {v: self._output(v) for v in self._graph.outputs}
+        returned = {v: self._output(v) for v in dict.fromkeys(self._graph.outputs)}
         self._graph.outputs = [returned[v] for v in self._graph.outputs]
         for op in reversed(replaced):
             erase_unused(op)

@@ -16,9 +16,12 @@ __all__ = ["stacked_values"]
 def stacked_values(graph: Graph) -> frozenset[Value]:
     """Return every activation of *graph*, or nothing when its samples must run one by one.
 
-    They run together when every op keeps samples apart, every activation has the inputs' batch on
-    axis 0, and weights are constants. Reads of roles are those of ``separate_roles``.
+    They run together when there is no state, every op keeps samples apart, every activation has
+    the inputs' batch on axis 0, and weights are constants. Reads of roles are those of
+    ``separate_roles``.
     """
+    if graph.states:
+        return frozenset()
     stacked, parameters = set(graph.arguments), set[Value]()
     for op in graph.ops:
         if isinstance(op, Const):

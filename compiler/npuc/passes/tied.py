@@ -74,6 +74,8 @@ def groups_of(graph: Graph) -> Groups:
         quant = _given(value)
         if quant is not None:
             groups.give(value, quant)
+    for state, update in zip(graph.states, graph.updates, strict=True):
+        groups.unite(state.argument, update)
     for op in graph.ops:
         if op.TIED or op.TIED_OPERANDS:
             for result in op.results:

@@ -24,6 +24,7 @@ from npuabi.records import (
     Interface,
     KnownAnswer,
     SourceEntry,
+    StateEntry,
     TensorDescriptor,
     Toa,
 )
@@ -114,6 +115,7 @@ def _build(tensor_count: int, toa_count: int, constant_bytes: int) -> Program:
             ),
         ),
         symbols=_SYMBOLS,
+        states=(StateEntry(symbol=_AT["image"], tensor=0, initial=0),),
         known_answer=KnownAnswer(seed=1, std=1.0, output_crc=0x12345678),
     )
 

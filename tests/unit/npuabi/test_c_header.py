@@ -31,7 +31,7 @@ _MAIN = """
 static unsigned char blob[1 << 20];
 
 static const struct npu_section_entry *section(unsigned kind) {
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < ((const struct npu_file_header *)(const void *)blob)->section_count; i++) {
         const void *row = blob + sizeof(struct npu_file_header)
             + (size_t)i * sizeof(struct npu_section_entry);
         const struct npu_section_entry *entry = row;
@@ -42,7 +42,7 @@ static const struct npu_section_entry *section(unsigned kind) {
 
 int main(int argc, char **argv) {
     FILE *file = argc == 2 ? fopen(argv[1], "rb") : 0;
-    if (!file || fread(blob, 1, sizeof blob, file) < 640) return 1;
+    if (!file || fread(blob, 1, sizeof blob, file) < 64) return 1;
     const struct npu_section_entry *table = section(NPU_SECTION_TABLE_A);
     const unsigned char *records = blob + table->offset + sizeof(struct npu_table_header);
     const struct npu_table_header *head = (const void *)(blob + table->offset);
@@ -54,6 +54,7 @@ int main(int argc, char **argv) {
     print_OpParams(blob + section(NPU_SECTION_CONSTANTS)->offset);
     print_Interface(blob + section(NPU_SECTION_INTERFACE)->offset);
     print_SourceEntry(blob + section(NPU_SECTION_SOURCE_MAP)->offset);
+    print_StateEntry(blob + section(NPU_SECTION_STATES)->offset);
     print_KnownAnswer(blob + section(NPU_SECTION_KNOWN_ANSWER)->offset);
     return 0;
 }
@@ -150,6 +151,7 @@ def decoded(raw: bytes) -> list[Record]:
         "OpParams": bytes(parts[Section.CONSTANTS].content),
         "Interface": bytes(parts[Section.INTERFACE].content),
         "SourceEntry": bytes(parts[Section.SOURCE_MAP].content),
+        "StateEntry": bytes(parts[Section.STATES].content),
         "KnownAnswer": bytes(parts[Section.KNOWN_ANSWER].content),
     }
     head: list[Record] = [FileHeader.decode(raw[:64]), SectionEntry.decode(raw[row : row + 64])]

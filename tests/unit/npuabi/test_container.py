@@ -43,6 +43,9 @@ def flipped(raw: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
+HEAD_BYTES = 64 + 64 * len(SECTION_ALIGNMENT)
+
+
 def place(raw: bytes, kind: Section) -> range:
     """Return the byte positions of a section's span."""
     row = 64 * (1 + list(SECTION_ALIGNMENT).index(kind))
@@ -86,7 +89,7 @@ def test_sections_tile_the_file_and_tables_fill_sectors(build: Build) -> None:
     assert len(raw) % 4096 == 0
     parts = split_sections(raw)
     assert list(parts) == list(SECTION_ALIGNMENT)
-    assert b"".join(part.span for part in parts.values()) == raw[640:]
+    assert b"".join(part.span for part in parts.values()) == raw[HEAD_BYTES:]
     for kind in TABLES:
         assert place(raw, kind).start % 4096 == 0
         assert len(place(raw, kind)) % 4096 == 0
@@ -123,7 +126,7 @@ def test_a_blob_cut_at_any_length_is_refused(build: Build) -> None:
 def test_every_byte_outside_the_tables_is_guarded(build: Build) -> None:
     raw = write_blob(build(2, 1, 100))
     parts = split_sections(raw)
-    guarded = [*range(640)]
+    guarded = [*range(HEAD_BYTES)]
     for kind in set(parts) - set(TABLES):
         start, length = place(raw, kind).start, parts[kind].length
         guarded += [*range(start, start + length), *place(raw, kind)[length::13]]
@@ -193,7 +196,7 @@ def test_hostile_contents_with_right_crcs_give_a_program_or_a_code(
     build: Build, data: st.DataObject
 ) -> None:
     raw = bytearray(write_blob(build(3, 2, 20)))
-    at = data.draw(st.integers(640, len(raw) - 5))
+    at = data.draw(st.integers(HEAD_BYTES, len(raw) - 5))
     raw[at : at + 4] = data.draw(st.binary(min_size=4, max_size=4))
     attempt(resealed(bytes(raw)))
 
