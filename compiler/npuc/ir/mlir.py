@@ -20,8 +20,9 @@ import numpy as np
 
 from npuabi.enums import DType
 from npuc.ir.const import Const, Data, Elided, File, Random, Splat
-from npuc.ir.core import Array, Graph, Op, Value
+from npuc.ir.core import Array, Graph, Op, State, Value
 from npuc.ir.printer import DENSE_ELEMENTS, checksum, given_attributes, shortest
+from npuc.ir.state import initial_of
 from npuc.ir.types import Quant, TensorType, Type
 
 __all__ = ["print_mlir"]
@@ -41,7 +42,7 @@ def print_mlir(graph: Graph, *, elide: int | None = None) -> str:
     arguments = ", ".join(f"{names[v]}: {_type(v.type)}" for v in graph.arguments)
     lines = [
         '"builtin.module"() ({',
-        f'  "func.func"() <{{{_signature(graph)}}}> ({{',
+        f'  "func.func"() <{{{_signature(graph, elide)}}}> ({{',
         f"  ^bb0({arguments}):",
         *(f"    {_operation(op, names, elide)}" for op in graph.ops),
         f'    "func.return"({_listed(names[v] for v in graph.outputs)}) : '
@@ -73,16 +74,29 @@ def _safe(name: str) -> str:
     return f"_{safe}" if safe[:1].isdigit() else safe
 
 
-def _signature(graph: Graph) -> str:
+def _signature(graph: Graph, elide: int | None) -> str:
     """Return the properties of the function: its type, its name, those of inputs and outputs."""
     inputs = _listed(_type(v.type) for v in graph.arguments)
     outputs = _listed(_type(v.type) for v in graph.outputs)
     parts = [f"function_type = ({inputs}) -> ({outputs})", f"sym_name = {_string(graph.name)}"]
-    for word, values in (("arg_attrs", graph.arguments), ("res_attrs", graph.outputs)):
+    kept = [_state(state, elide) for state in graph.states]
+    updates = [[("npu.state", _string(state.name))] for state in graph.states]
+    for word, values, more in (
+        ("arg_attrs", graph.arguments, kept),
+        ("res_attrs", graph.outputs, updates),
+    ):
         if values:
-            listed = _listed(f"{{npu.name = {_string(v.name)}}}" for v in values)
-            parts.append(f"{word} = [{listed}]")
+            beside: list[list[tuple[str, str]]] = [[] for _ in values[len(more) :]]
+            pairs = zip(values, [*beside, *more], strict=True)
+            listed = [_braced([("npu.name", _string(v.name)), *also]).rstrip() for v, also in pairs]
+            parts.append(f"{word} = [{_listed(listed)}]")
     return ", ".join(parts)
+
+
+def _state(state: State, elide: int | None) -> list[tuple[str, str]]:
+    """Return what marks the argument that is a state: its name, its first value."""
+    first = _braced([_data(initial_of(state), elide)]).rstrip()
+    return [("npu.state", _string(state.name)), ("npu.init", first)]
 
 
 def _graph_attributes(graph: Graph) -> list[tuple[str, str]]:
