@@ -78,12 +78,14 @@ class Step:
 
 @dataclass(slots=True)
 class Sums:
-    """Accumulators of the MAC unit: sums left by a range of K that did not write.
+    """What the MAC unit holds between TOAs: sums left by a range of K that did not write.
 
-    Whole numbers below 2^53, so exact in float64.
+    ``values`` are whole numbers below 2^53, so exact in float64. ``gathered`` is no state of the
+    machine but a matrix that the emulator need not make again (gather.py).
     """
 
     values: NDArray[np.float64] | None = None
+    gathered: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
-from npufw.kernels.layout import pixels
+from npufw.kernels.gather import MOST_NUMBERS, gathered, windows
 from npufw.kernels.params import head
 from npufw.kernels.requant import (
     clamp_fits,
@@ -26,12 +26,9 @@ from npufw.kernels.requant import (
     written,
 )
 from npufw.kernels.sums import column_sums, cuts_of, exact_product
-from npufw.kernels.window import exact_window, padded
+from npufw.kernels.window import exact_window
 
 __all__ = ["CONV"]
-
-_BLOCK = 1 << 22
-"""Elements of one im2col copy; larger stripes go in blocks of output rows."""
 
 _PRODUCT = 128 * 128
 """The largest product of two codes."""
@@ -44,13 +41,12 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     blocks = step_blocks(step, arrays)
     weights = _matrix(arrays.weights, step)
     zero = params.input_zero_point
-    padding = padded(pixels(arrays.input, step.input), step.toa.pads, zero, np.float32)
     offset = column_sums(weights).astype(np.float64) * -zero
     largest = len(weights) * _PRODUCT + 0.0
     if step.toa.flags & ToaFlag.CLEAR:
         offset += blocks.bias
         largest += float(np.abs(offset).max())
-    sums = np.add(_products(padding, weights, step), offset, dtype=np.float64)
+    sums = np.add(_products(step, arrays, weights, zero), offset, dtype=np.float64)
     if arrays.sums.values is not None:
         sums += arrays.sums.values
         largest = math.inf
@@ -77,34 +73,21 @@ def _matrix(view: NDArray[Any], step: Step) -> NDArray[np.float32]:
 
 
 def _products(
-    values: NDArray[np.float32], weights: NDArray[np.float32], step: Step
+    step: Step, arrays: Arrays, weights: NDArray[np.float32], zero_point: int
 ) -> NDArray[Any]:
     # Whole numbers in float32 or float64, N, OH, OW, O.
     n, o, oh, ow = step.output.dims
-    k, starts = weights.shape[0], cuts_of(weights)
-    windows = _windows(values, step)
-    rows = max(1, _BLOCK // (n * ow * k))
-    if rows >= oh:
-        return exact_product(windows.reshape(-1, k), weights, starts).reshape(n, oh, ow, o)
-    out = np.empty((n, oh, ow, o))
+    starts = cuts_of(weights)
+    found = gathered(step, arrays.input, zero_point, arrays.sums.gathered)
+    if found is not None:
+        arrays.sums.gathered = found
+        return exact_product(found.rows, weights, starts).reshape(n, oh, ow, o)
+    out, taps = np.empty((n, oh, ow, o)), windows(step, arrays.input, zero_point)
+    rows = max(1, MOST_NUMBERS // (n * ow * len(weights)))
     for row in range(0, oh, rows):
-        block = windows[:, row : row + rows].reshape(-1, k)
+        block = taps[:, row : row + rows].reshape(-1, len(weights))
         out[:, row : row + rows] = exact_product(block, weights, starts).reshape(n, -1, ow, o)
     return out
-
-
-def _windows(values: NDArray[np.float32], step: Step) -> NDArray[np.float32]:
-    # N, OH, OW, KH, KW, C: a view of the contiguous array; reshaping it is the one bulk copy, and
-    # none for 1x1.
-    (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
-    n, _, oh, ow = step.output.dims
-    of_n, of_h, of_w, of_c = values.strides
-    return np.ndarray(
-        (n, oh, ow, kh, kw, values.shape[3]),
-        np.float32,
-        buffer=values,
-        strides=(of_n, sh * of_h, sw * of_w, dh * of_h, dw * of_w, of_c),
-    )
 
 
 def _channels(step: Step) -> Fault:

@@ -34,7 +34,7 @@ HEAD_WORDS = OpParams.SIZE // 4
 """int32 words of the OpParams head."""
 
 _BLOCK_WORDS = 3 * LANES
-_KEPT = 256
+_KEPT = 2048
 """Parameters kept decoded, by their bytes: the stripes of an op mostly have the same."""
 
 _SHIFTS = (MIN_SHIFT, MAX_SHIFT)

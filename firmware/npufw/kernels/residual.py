@@ -23,6 +23,9 @@ __all__ = ["CODES", "Operand", "add", "first", "second", "table_index"]
 CODES = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
 """The int8 code of each byte."""
 
+_WORTH_A_TABLE = 1 << 12
+"""Codes from which on an ADD looks pairs up: the table takes as long as some ten thousand."""
+
 _FAR = np.float32(1 << 30)
 """Beyond every int8 code, and exact in float32."""
 
@@ -51,8 +54,33 @@ def add(
     scaling: tuple[Operand, Operand],
     params: OpParams,
     rounding: Rounding,
+) -> NDArray[Any]:
+    """Return the sum, output zero point included, of int8 codes that broadcast.
+
+    It is not clamped further than to int8.
+    """
+    if max(a.size, b.size) < _WORTH_A_TABLE:
+        return np.clip(_added(a, b, scaling, params, rounding), -128, 127)
+    left, right = table_index(a).astype(np.uint16), table_index(b)
+    return np.take(_pairs(scaling, params, rounding), (left << 8) | right)
+
+
+@lru_cache(maxsize=64)
+def _pairs(
+    scaling: tuple[Operand, Operand], params: OpParams, rounding: Rounding
+) -> NDArray[np.int8]:
+    """Return the sum of each pair of codes: there are no more than 65,536."""
+    found = _added(CODES[:, None], CODES, scaling, params, rounding)
+    return np.clip(found, -128, 127).astype(np.int8).reshape(-1)
+
+
+def _added(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    scaling: tuple[Operand, Operand],
+    params: OpParams,
+    rounding: Rounding,
 ) -> NDArray[np.int64]:
-    """Return the unclamped sum, output zero point included, of int8 codes that broadcast."""
     if rounding is Rounding.EVEN:
         return _even(a, b, scaling, np.float32(params.output_zero_point))
     shifted = params.left_shift

@@ -95,11 +95,14 @@ def padded(
     fill: float,
     dtype: Any,
 ) -> NDArray[Any]:
-    """Return N, H, W, C *values* as *dtype* with rows and columns of *fill* around them."""
+    """Return N, H, W, C *values* as *dtype* with rows and columns of *fill* around them.
+
+    The result is a new array without gaps.
+    """
     top, left, bottom, right = pads
     n, h, w, c = values.shape
     if not any(pads):
-        return values.astype(dtype)
+        return values.astype(dtype, order="C")
     out = np.empty((n, h + top + bottom, w + left + right, c), dtype)
     out[:, :top], out[:, top + h :] = fill, fill
     out[:, top : top + h, :left], out[:, top : top + h, left + w :] = fill, fill

@@ -205,6 +205,19 @@ def test_ranges_of_k_add_up_to_the_whole_convolution(wide: bool) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
+def test_a_stripe_reads_its_input_anew_whatever_ran_before() -> None:
+    case, sums = Case(9), Sums()
+    for _ in range(2):
+        for x in (case.x, -1 - case.x):
+            case.x = x
+            expected = np.clip(case.scaled(case.sums()) + case.out_zero, *case.clamp)
+            np.testing.assert_array_equal(case.call(sums=sums).run(), expected)
+    # The same bytes under another zero point, which the pads hold.
+    case.zero += 1
+    expected = np.clip(case.scaled(case.sums()) + case.out_zero, *case.clamp)
+    np.testing.assert_array_equal(case.call(sums=sums).run(), expected)
+
+
 @pytest.mark.parametrize("k", [1023, 1024, 4608, 65_793])
 def test_products_are_exact_at_the_extremes_of_int8(k: int) -> None:
     rows = np.full((2, k), -128, np.float32)

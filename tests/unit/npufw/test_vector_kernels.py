@@ -168,7 +168,8 @@ def test_global_avg_pool_is_the_mean_of_each_plane(seed: int) -> None:
 def test_add_scales_both_operands_and_repeats_dims_of_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounding = list(Rounding)[seed % 3]
-    a = codes(rng, *shape_of(rng))
+    # From 4,096 codes on pairs are looked up.
+    a = codes(rng, *(shape_of(rng) if seed % 8 < 5 else (1, 17, 16, 16)))
     b = codes(rng, *(1 if rng.random() < 0.4 else n for n in a.shape))
     sa, sb, so = rng.uniform(0.01, 0.2, 3).tolist()
     za, zb, zo = (int(z) for z in rng.integers(-128, 128, 3))
