@@ -25,7 +25,7 @@ __all__ = ["Plan", "best_plan"]
 _COMPARED = 3
 """Plans of one level that are compared below -O3, when the first stalls."""
 
-_SEARCH_TOAS = 8_000
+_SEARCH_TOAS = 3_000
 """TOAs of all plans after which no more are compared: large programs must not take many times."""
 
 _SMOOTH = 20
@@ -85,19 +85,32 @@ def _plans(
     """Return the plans of one level that fit, the roomiest first, and why one did not."""
     found: list[Plan] = []
     failure: CompileError | None = None
-    wanted = len(_BUDGETS) if context.level == 3 else _COMPARED
+    compared, wanted = 0, len(_BUDGETS) if context.level == 3 else _COMPARED
+    context.sram_needed = None
     for budget in _BUDGETS:
-        try:
-            found.append(_plan(graph, context, level, budget))
-        except SramOverflow as error:
-            failure = failure or error
-            continue
-        except CompileError as error:
-            # A smaller budget cannot help what does not fit this one.
-            return found, failure or error
-        if len(found) == wanted or (found[0].smooth and context.level < 3) or _exhausted(found):
+        if context.sram_needed is not None and _bytes(context, budget) >= context.sram_needed:
+            compared += bool(found)  # the same plan as the last
+        else:
+            try:
+                found.append(_plan(graph, context, level, budget))
+            except SramOverflow as error:
+                failure = failure or error
+                continue
+            except CompileError as error:
+                # A smaller budget cannot help what does not fit this one.
+                return found, failure or error
+            compared += 1
+        if compared == wanted or (found and _enough(found, context)):
             break
     return found, failure
+
+
+def _bytes(context: PassContext, budget_percent: int) -> int:
+    return context.sram_bytes * budget_percent // 100
+
+
+def _enough(found: Sequence[Plan], context: PassContext) -> bool:
+    return (found[0].smooth and context.level < 3) or _exhausted(found)
 
 
 def _plan(

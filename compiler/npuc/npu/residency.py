@@ -26,10 +26,15 @@ __all__ = ["Residency"]
 
 
 class Residency:
-    """Chooses spills and cuts for a list of whole-op tasks."""
+    """Chooses spills and cuts for a list of whole-op tasks.
+
+    ``needed`` is what the choice took of the budget. Any budget from there up to the given one
+    leads to the same choice: step by step the same cuts fit, the cheapest among them.
+    """
 
     def __init__(self, tasks: Sequence[Task], cutter: Cutter, *, budget: int) -> None:
         self._tasks = tasks
+        self.needed = 0
         self._budget = budget
         self._cutter = cutter
         self._touches = _touches(tasks)
@@ -54,6 +59,8 @@ class Residency:
             cut = self._cutter.choose(self._tasks[index], self._free(index))
             if cut is not None:
                 cuts[index] = cut
+                taken = int(self._live[index]) + self._cutter.need(self._tasks[index], cut)
+                self.needed = max(self.needed, taken)
                 continue
             for touched in self._spill(index):
                 if cuts.pop(touched, None) is not None:

@@ -39,6 +39,8 @@ class PassContext:
     """Leave every op on its own; for study, as it changes numbers."""
     sram_limit: int | None = None
     """Bytes of SRAM that may be used; None for all."""
+    sram_needed: int | None = None
+    """The least budget in bytes with which ``tile`` would do what it did last."""
     notes: list[Diagnostic] = field(default_factory=list)
     progress: Progress = silent
     """Told of passes and, as ``calibrate``, of samples."""

@@ -80,7 +80,9 @@ class Tile:
             raise CompileError.at(graph.location, f"graph @{graph.name} is tiled already")
         budget = context.sram_bytes * self.budget_percent // 100
         cutter = Cutter(context.target, copies=self.copies)
-        cuts = Residency(tasks, cutter, budget=budget).choose()
+        residency = Residency(tasks, cutter, budget=budget)
+        cuts = residency.choose()
+        context.sram_needed = residency.needed
         names = Names(graph)
         for task, cut in zip(tasks, cuts, strict=True):
             slots = cutter.slots(task, cut)
