@@ -97,10 +97,13 @@ class Cutter:
         simple = self._simple(task, free)
         if simple is not None:
             return simple
-        fitting = [(self._cost(task, c), i, c) for i, c in enumerate(_plain_cuts(task))
-                   if self.need(task, c) <= free]  # fmt: skip
+        plain = list(_plain_cuts(task))
+        planned = [self.slots(task, cut) for cut in plain]
+        fitting = [i for i, slots in enumerate(planned) if _bytes(slots) <= free]
         if fitting:
-            return min(fitting)[2]
+            work = self._work_cycles(task)
+            costs = ((self._cost(task, plain[i], planned[i], work), i) for i in fitting)
+            return plain[min(costs)[1]]
         narrow = (c for c in self._narrow_cuts(task) if self.need(task, c) <= free)
         return next(narrow, None)
 
@@ -111,7 +114,7 @@ class Cutter:
 
     def need(self, task: Task, cut: Cut) -> int:
         """Return the SRAM bytes of all slots of a cut."""
-        return sum(aligned(s.size) * s.copies for s in self.slots(task, cut).values())
+        return _bytes(self.slots(task, cut))
 
     def slots(self, task: Task, cut: Cut) -> dict[str, Slot]:
         """Return the slots by operand: ``const``, streamed ``in``, ``residual``, ``out``."""
@@ -146,16 +149,16 @@ class Cutter:
         need = self.need(task, cut)
         return cut if need <= min(free, self._target.sram_bytes // 16) else None
 
-    def _cost(self, task: Task, cut: Cut) -> float:
+    def _cost(self, task: Task, cut: Cut, slots: dict[str, Slot], work_cycles: float) -> float:
         """Estimated cycles: the slower of compute and DMA, some of the first load, issue."""
         speed, latency = self._target.ddr_bytes_per_cycle, self._target.ddr_latency_cycles
-        loads = [slot for slot in self.slots(task, cut).values() if slot.size]
+        loads = [slot for slot in slots.values() if slot.size]
         cycles = [(slot.size / speed + latency, slot.times) for slot in loads]
         dma = sum(each * times for each, times in cycles)
         first = sum(each for each, _ in cycles[:2])
         exposed = 0.25 if self._copies > 1 else 1.0
         stripes = _Counts.of(task, cut).stripes
-        return max(self._work_cycles(task), dma) + exposed * first + _TOA_CYCLES * stripes
+        return max(work_cycles, dma) + exposed * first + _TOA_CYCLES * stripes
 
     def _work_cycles(self, task: Task) -> float:
         elements = whole(task.output).elements
@@ -183,6 +186,10 @@ class Cutter:
         """Pixels whose sums of 16 channels the accumulators hold."""
         width = 8 if task.attributes["wide"] else 4
         return self._target.accumulator_bytes // (LANES * width)
+
+
+def _bytes(slots: dict[str, Slot]) -> int:
+    return sum(aligned(slot.size) * slot.copies for slot in slots.values())
 
 
 def _tensors(task: Task) -> list[Value]:
