@@ -31,6 +31,7 @@ from npuc.npu.tasks import (
     BufferOp,
     Conv,
     Depthwise,
+    MatMul,
     StateOp,
     Task,
     buffer_type,
@@ -189,7 +190,7 @@ class _Emitter:
         flags = ToaFlag(0)
         for name, flag in (("clear", ToaFlag.CLEAR), ("write", ToaFlag.WRITE),
                            ("wide", ToaFlag.WIDE), ("real", ToaFlag.REAL)):  # fmt: skip
-            if isinstance(task, Conv | Depthwise) and read[name]:
+            if isinstance(task, Conv | Depthwise | MatMul) and read[name]:
                 flags |= flag
         if isinstance(task, Conv | Depthwise) and task.named("residual") is not None:
             flags |= ToaFlag.RESIDUAL

@@ -34,6 +34,9 @@ __all__ = [
     "dequantize_codes",
     "fits_int32",
     "global_average_codes",
+    "matmul_codes",
+    "matmul_fits_int32",
+    "matmul_scale",
     "multipliers",
     "quantize_codes",
     "requantise",
@@ -304,6 +307,36 @@ def global_average_codes(x: Array, quant: Quant, rounding: Rounding) -> Array:
         scale / (scale * np.float32(count))
     )
     return _saturate(np.rint(mean).astype(np.int64) + quant.zero_point, (_LOW, _HIGH))
+
+
+def matmul_scale(a: Quant, b: Quant, y: Quant, rounding: Rounding) -> float:
+    """Return a * b / y: what a matrix product's sum is multiplied by to become an output code.
+
+    The scales are multiplied in float32, as LiteRT's BATCH_MATMUL has it, and divided in float64;
+    EVEN divides in float32 too, as ONNX Runtime has it.
+    """
+    both = np.float32(a.scale) * np.float32(b.scale)
+    if rounding is Rounding.EVEN:
+        return float(both / np.float32(y.scale))
+    return float(both) / y.scale
+
+
+def matmul_codes(
+    operands: Sequence[tuple[Array, Quant]], target: Quant, rounding: Rounding
+) -> Array:
+    """Return the codes of the matrix product of two operands, each (codes, parameters)."""
+    left, right = (x.astype(np.float64) - q.zero_point for x, q in operands)
+    sums = np.matmul(left, right).astype(np.int64)
+    qa, qb = (q for _, q in operands)
+    wide = not matmul_fits_int32(left.shape[-1], qa, qb)
+    scale = matmul_scale(qa, qb, target, rounding)
+    return requantise(sums, [scale], target.zero_point, (_LOW, _HIGH), rounding, wide=wide)
+
+
+def matmul_fits_int32(depth: int, a: Quant, b: Quant) -> bool:
+    """Return whether no sum of *depth* products of int8 codes can leave int32."""
+    reach = [max(_HIGH - q.zero_point, q.zero_point - _LOW) for q in (a, b)]
+    return depth * reach[0] * reach[1] <= np.iinfo(np.int32).max
 
 
 def softmax_table(scale: float) -> NDArray[np.float32]:

@@ -34,6 +34,8 @@ __all__ = [
     "burst_count",
     "conv_cost",
     "cost_of",
+    "matmul_cost",
+    "matmul_shape",
     "operand_of",
 ]
 
@@ -278,6 +280,51 @@ def _conv(toa: Toa, operands: Operands, target: Target) -> Cost:
     return Cost(cycles, words)
 
 
+def matmul_cost(mode: Mode, batches: int, shape: ConvShape, target: Target) -> tuple[int, int, int]:
+    """Return (compute cycles, input words, second operand's words) of *batches* products.
+
+    Each is a convolution of one tap whose weights are the second operand's columns. The arrays
+    multiply by 8 bits: a second operand of int16 goes through them byte by byte.
+    """
+    passes = 2 if shape.precision is Precision.INT16 else 1
+    cycles, inputs, weights = conv_cost(mode, shape, target)
+    return passes * batches * cycles, batches * inputs, batches * weights
+
+
+def matmul_shape(
+    source: tuple[int, ...], second: tuple[int, ...], output: tuple[int, ...]
+) -> tuple[int, int, int, int]:
+    """Return (products, rows, terms, columns) of a MATMUL's dims; terms are whole bricks.
+
+    A second operand without N and H serves all rows in one product.
+    """
+    n, columns, h, rows = output
+    terms = _ceil(source[1], LANES) * LANES
+    if second[0] == second[2] == 1:
+        return 1, n * h * rows, terms, columns
+    return n * h, rows, terms, columns
+
+
+def _matmul(toa: Toa, operands: Operands, target: Target) -> Cost:
+    source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
+    second = _need(toa, operands.residual, "residual")
+    batches, rows, terms, columns = matmul_shape(source.dims, second.dims, output.dims)
+    size = source.record.dtype.size
+    shape = ConvShape(
+        pixels=rows,
+        terms=terms,
+        outputs=columns,
+        input_bytes=size,
+        weight_bytes=size,
+        precision=toa.precision,
+        wide=bool(toa.flags & ToaFlag.WIDE),
+    )
+    cycles, inputs, columns_read = matmul_cost(toa.mode, batches, shape, target)
+    written = output.words if toa.flags & ToaFlag.WRITE else 0
+    words = (inputs, 0, _words(operands.parameters), columns_read, written)
+    return Cost(cycles, words)
+
+
 def _depthwise(toa: Toa, operands: Operands, target: Target) -> Cost:
     """16 pixels x 16 channels a pass, one tap a cycle; the line buffer reads each word once."""
     source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
@@ -341,4 +388,5 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.GLOBAL_AVG_POOL: _global_pool,
     Opcode.COPY: _copy,
     Opcode.SOFTMAX: _softmax,
+    Opcode.MATMUL: _matmul,
 }

@@ -124,12 +124,12 @@ def waits_of(toas: Sequence[Toa]) -> list[Waits]:
 
 def macs_of(toa: Toa, tensors: Sequence[TensorDescriptor]) -> int:
     """Return the multiply-accumulates of *toa*: logical channels and taps, no padding lanes."""
-    if toa.opcode not in (Opcode.CONV, Opcode.DEPTHWISE):
+    if toa.opcode not in (Opcode.CONV, Opcode.DEPTHWISE, Opcode.MATMUL):
         return 0
     outputs, taps = 1, toa.kernel[0] * toa.kernel[1]
     for extent in _tensor(toa, tensors, 4).dims:
         outputs *= extent
-    inputs = _tensor(toa, tensors, 0).dims[1] if toa.opcode is Opcode.CONV else 1
+    inputs = _tensor(toa, tensors, 0).dims[1] if toa.opcode is not Opcode.DEPTHWISE else 1
     return outputs * taps * inputs
 
 

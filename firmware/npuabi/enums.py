@@ -40,6 +40,7 @@ class Opcode(IntEnum):
     QUANTIZE = 11
     DEQUANTIZE = 12
     SOFTMAX = 13
+    MATMUL = 27
 
 
 @unique

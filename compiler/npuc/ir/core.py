@@ -143,6 +143,10 @@ class Op:
     """Whether the op does more than state, convert or lay out a tensor."""
     BROADCASTS: ClassVar[bool] = False
     """Whether operands of other shapes are repeated to the result's."""
+    ROWS: ClassVar[bool] = False
+    """Whether activations may lie in rows (nchw) as well as in bricks, all in one layout."""
+    RELAYS: ClassVar[bool] = False
+    """Whether each activation may lie in any layout, at no cost more."""
     TIED: ClassVar[bool] = False
     """Whether quantised results are in the parameters of the first operand."""
     TIED_OPERANDS: ClassVar[bool] = False
@@ -240,6 +244,10 @@ class Op:
         False is always safe: calibration takes one sample at a time.
         """
         return self.STACKS
+
+    def wants_rows(self) -> bool:
+        """Return whether the op computes on rows: in any other layout it copies."""
+        return False
 
     def bounds(self) -> tuple[float, float] | None:
         """Return (low, high) of an op that does nothing but clamp its operand, else None."""

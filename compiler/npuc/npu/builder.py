@@ -21,7 +21,8 @@ from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.pack import packed_bytes, params_head
 from npuc.npu.regions import Box, slice_buffer
-from npuc.npu.tasks import BufferOp, Constant, StateOp, Task
+from npuc.npu.rows import lies_in_rows, matrix_buffer, plain_view
+from npuc.npu.tasks import BufferOp, Constant, StateOp, Task, View, buffer_type
 
 __all__ = ["Builder", "bytes_type", "device_type", "op_params"]
 
@@ -67,8 +68,9 @@ class Builder:
 
     def make(self, value: Value, *, role: str = "activation") -> Value:
         """Reserve a buffer for an L2 value; inputs, outputs and states lie in the arena."""
-        space = Space.SRAM if role == "activation" else Space.ARENA
-        buffer = device_type(value.tensor, space, row_pitch=self.target.row_pitch)
+        if role == "activation":
+            return self.alias(value, self._reserve(value.tensor, value.name))
+        buffer = device_type(value.tensor, Space.ARENA, row_pitch=self.target.row_pitch)
         made = BufferOp([], {"role": role}, result_types=[buffer], names=[value.name])
         return self.alias(value, self.graph.append(made).result)
 
@@ -83,6 +85,8 @@ class Builder:
 
     def type_of(self, value: Value) -> Buffer:
         """Return the type of the buffer that an activation gets."""
+        if lies_in_rows(value.tensor):
+            return plain_view(matrix_buffer(value.tensor, Space.SRAM), value.tensor.rank)
         return device_type(value.tensor, Space.SRAM, row_pitch=self.target.row_pitch)
 
     def result_of(self, value: Value) -> Value:
@@ -93,10 +97,24 @@ class Builder:
 
     def temporary(self, tensor: TensorType, name: str) -> Value:
         """Reserve an SRAM buffer that no L2 value stands for."""
-        buffer = device_type(tensor, Space.SRAM, row_pitch=self.target.row_pitch)
         self._temporaries += 1
-        unique = f"{name}.lined{self._temporaries}"
-        return self.graph.append(BufferOp([], result_types=[buffer], names=[unique])).result
+        return self._reserve(tensor, f"{name}.lined{self._temporaries}")
+
+    def _reserve(self, tensor: TensorType, name: str) -> Value:
+        """Reserve SRAM; rows are a view of a matrix, so that the lanes behind them are theirs."""
+        rows = lies_in_rows(tensor)
+        pitch = self.target.row_pitch
+        buffer = (
+            matrix_buffer(tensor, Space.SRAM)
+            if rows
+            else device_type(tensor, Space.SRAM, row_pitch=pitch)
+        )
+        made = self.graph.append(BufferOp([], result_types=[buffer], names=[name])).result
+        return self._as_rows(made, tensor.rank) if rows else made
+
+    def _as_rows(self, matrix: Value, rank: int) -> Value:
+        seen = plain_view(buffer_type(matrix), rank)
+        return self.graph.append(View([matrix], result_types=[seen])).result
 
     def slice(self, buffer: Value, box: Box) -> Value:
         """Return a view of *box*."""
@@ -135,6 +153,12 @@ class Builder:
         owner = value.owner
         if not isinstance(owner, Const):
             raise TypeError(f"%{value.name} is no constant")
+        if lies_in_rows(value.tensor):
+            buffer = matrix_buffer(value.tensor, Space.CONSTANTS)
+            outer, depth, inner, rows = buffer.tensor.dims
+            lines = owner.value().reshape(outer, inner, rows, depth).transpose(0, 3, 1, 2)
+            made = self.constant(packed_bytes(lines, buffer), buffer)
+            return self._as_rows(made, value.tensor.rank)
         tensor = replace(value.tensor, layout=Layout.NCHW16C)
         return self._stored(owner.value(), tensor)
 

@@ -62,7 +62,8 @@ class Product:
     """A convolution (or dense layer) on codes, ready to be packed.
 
     ``weights`` are int8 OIHW with I = C / group; ``inner`` and ``inner_clamp`` describe the result
-    before a residual is added. ``real`` says that scales stay float64.
+    before a residual is added. ``real`` says that scales stay float64. ``source`` and ``target``
+    are buffers to use in place of the values' own.
     """
 
     op: Op
@@ -78,12 +79,22 @@ class Product:
     inner: Quant | None = None
     inner_clamp: Sequence[float] | None = None
     real: bool = False
+    source: Value | None = None
+    target: Value | None = None
+
+    def read(self, builder: Builder) -> Value:
+        """Return the input's buffer: the stated one, or that of the value."""
+        return builder.read(self.x) if self.source is None else self.source
+
+    def written(self, builder: Builder) -> Value:
+        """Return the result's buffer."""
+        return builder.result_of(self.result) if self.target is None else self.target
 
 
 def lower_product(builder: Builder, product: Product) -> None:
     """Append the tasks of a product: depthwise, or one conv a run of output channels."""
     channels = product.weights.shape[0]
-    if product.group == builder.read(product.x).tensor.dims[1] == channels and product.group > 1:
+    if product.group == product.read(builder).tensor.dims[1] == channels and product.group > 1:
         return _depthwise(builder, product)
     for outputs, inputs in _segments(product):
         _segment(builder, product, outputs, inputs)
@@ -114,7 +125,7 @@ def _segments(product: Product) -> Iterator[tuple[Span, Span]]:
 
 
 def _segment(builder: Builder, product: Product, outputs: Span, inputs: Span) -> None:
-    source, target = builder.read(product.x), builder.result_of(product.result)
+    source, target = product.read(builder), product.written(builder)
     dense = _block_diagonal(product, outputs, inputs)
     packed = pack_taps if buffer_type(source).tensor.layout is Layout.NHWC else pack_bricks
     layout = Layout.OIHW16O if packed is pack_taps else Layout.OIHW16I16O
@@ -146,8 +157,8 @@ def _depthwise(builder: Builder, product: Product) -> None:
     channels = product.weights.shape[0]
     shape = (1, channels, *product.weights.shape[2:])
     operands = [
-        builder.read(product.x),
-        builder.result_of(product.result),
+        product.read(builder),
+        product.written(builder),
         _params(builder, product, (0, channels)),
         builder.weights(pack_depthwise(product.weights), shape, Layout.NCHW16C),
     ]

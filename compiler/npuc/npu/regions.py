@@ -14,7 +14,7 @@ from npuabi.geometry import LANES, Geometry
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place
-from npuc.npu.tasks import Reads, Task, View, buffer_type
+from npuc.npu.tasks import MatMul, Reads, Task, View, buffer_type
 
 __all__ = [
     "Box",
@@ -24,6 +24,7 @@ __all__ = [
     "geometry",
     "largest_reach",
     "reach_of",
+    "residual_box",
     "root_of",
     "slice_buffer",
     "whole",
@@ -181,6 +182,12 @@ def _pointwise(task: Task, box: Box) -> Reach:
     return Reach(clip_broadcast(box, task.inputs[0]))
 
 
+def _rows(task: Task, box: Box) -> Reach:
+    """The rows of a product, all of K."""
+    read = clip_broadcast(box, task.inputs[0], dims=(0, 2))
+    return Reach(read.along(1, 0, task.inputs[0].tensor.dims[1]))
+
+
 def _plane(task: Task, box: Box) -> Reach:
     _, _, h, w = task.inputs[0].tensor.dims
     return Reach(box.along(2, 0, h).along(3, 0, w))
@@ -206,10 +213,21 @@ def copies_in_place(task: Task) -> bool:
     return all(source in (target, 1) for source, target in pairs)
 
 
-def clip_broadcast(box: Box, value: Value) -> Box:
-    """Return *box* with range (0, 1) in the dims that *value* broadcasts."""
-    for dim, extent in enumerate(value.tensor.dims):
-        if extent == 1:
+def residual_box(task: Task, value: Value, reach: Reach, box: Box) -> Box:
+    """Return what *task* reads of its second operand for *box*; *reach* is that of the first.
+
+    A product reads the columns of the box, for the range of K that the first operand's box has.
+    """
+    if not isinstance(task, MatMul):
+        return clip_broadcast(box, value)
+    depth = reach.box.start[1], reach.box.size[1]
+    return clip_broadcast(box, value, dims=(0, 2)).along(3, *depth)
+
+
+def clip_broadcast(box: Box, value: Value, dims: tuple[int, ...] = (0, 1, 2, 3)) -> Box:
+    """Return *box* with range (0, 1) in those of *dims* that *value* broadcasts."""
+    for dim in dims:
+        if value.tensor.dims[dim] == 1:
             box = box.along(dim, 0, 1)
     return box
 
@@ -220,4 +238,5 @@ _REACH: dict[Reads, Callable[[Task, Box], Reach]] = {
     Reads.WINDOW_ALL_CHANNELS: _window_all_channels,
     Reads.PLANE: _plane,
     Reads.COPY: _copy,
+    Reads.MATRIX_ROWS: _rows,
 }

@@ -18,13 +18,23 @@ from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
 from npuc.npu.regions import (
     Box,
-    clip_broadcast,
+    Reach,
     copies_in_place,
     geometry,
     largest_reach,
+    residual_box,
     whole,
 )
-from npuc.npu.tasks import Conv, Copy, Depthwise, GlobalAvgPool, Softmax, Task, buffer_type
+from npuc.npu.tasks import (
+    Conv,
+    Copy,
+    Depthwise,
+    GlobalAvgPool,
+    MatMul,
+    Softmax,
+    Task,
+    buffer_type,
+)
 
 __all__ = ["SRAM_ALIGNMENT", "Cut", "Cutter", "Slot", "aligned", "boxes", "packed", "streamed"]
 
@@ -131,8 +141,9 @@ class Cutter:
         if streamed(task.inputs[0]):
             yield "in", self._piece(task.inputs[0], _input_size(task, size, cut)), counts.inputs
         if residual is not None and streamed(residual):
-            box = clip_broadcast(Box((0, 0, 0, 0), size), residual)
-            yield "residual", self._piece(residual, box.size), counts.inputs
+            reach = Reach(Box((0, 0, 0, 0), _input_size(task, size, cut)))
+            box = residual_box(task, residual, reach, Box((0, 0, 0, 0), size))
+            yield "residual", self._piece(residual, box.size), counts.residuals
         if streamed(task.output):
             yield "out", self._piece(task.output, size), counts.stripes
 
@@ -164,7 +175,7 @@ class Cutter:
         elements = whole(task.output).elements
         kh, kw = task.attributes["kernel"]
         terms = int(max(kh * kw, 1))
-        if isinstance(task, Conv):
+        if isinstance(task, Conv | MatMul):
             depth = task.inputs[0].tensor.dims[1]
             return elements * terms * depth / self._target.peak_macs_per_cycle
         return elements * terms / self._target.vector_lanes
@@ -176,7 +187,8 @@ class Cutter:
         step = min(grain.channels, c)
         for columns in _sizes(w, grain.columns):
             yield Cut(grain.batch, step, grain.rows, columns)
-        if not isinstance(task, Conv) or task.inputs[0].tensor.layout is not Layout.NCHW16C:
+        bricked = task.inputs[0].tensor.layout is Layout.NCHW16C
+        if not (isinstance(task, Conv | MatMul) and bricked):
             return
         bricks = -(-task.inputs[0].tensor.dims[1] // LANES)
         for columns, k in product(_sizes(min(w, self._pixels(task)), 1), _sizes(bricks, 1)):
@@ -239,18 +251,20 @@ class _Counts:
 
     stripes: int
     inputs: int
+    residuals: int
     chunks: int
 
     @classmethod
     def of(cls, task: Task, cut: Cut) -> _Counts:
         n, c, h, w = task.output.tensor.dims
         channel_steps = -(-c // cut.channels)
-        places = -(-n // cut.batch) * -(-h // cut.rows) * -(-w // cut.columns)
+        products = -(-n // cut.batch) * -(-h // cut.rows)
+        places = products * -(-w // cut.columns)
         ranges = 1
         if cut.k_bricks:
             ranges = -(-task.inputs[0].tensor.dims[1] // (cut.k_bricks * LANES))
         stripes = channel_steps * places * ranges
-        once = isinstance(task, Conv) and not cut.k_bricks
+        once = isinstance(task, Conv | MatMul) and not cut.k_bricks
         inputs = stripes
         if once and (places == 1 or not cut.channels_outer):
             inputs = places
@@ -258,7 +272,10 @@ class _Counts:
         chunks = channel_steps * ranges if per_channel else 1
         if chunks > 1 and (not cut.channels_outer or ranges > 1):
             chunks *= places
-        return cls(stripes, inputs, chunks)
+        residuals = stripes if isinstance(task, MatMul) else inputs
+        if isinstance(task, MatMul) and once and (channel_steps == 1 or cut.channels_outer):
+            residuals = channel_steps * products
+        return cls(stripes, inputs, residuals, chunks)
 
 
 def _grain(task: Task) -> Grain:
@@ -306,10 +323,19 @@ def _whole_cut(task: Task) -> Cut:
 
 def _plain_cuts(task: Task) -> Iterator[Cut]:
     grain = _grain(task)
-    n, c, h, w = task.output.tensor.dims
+    n, c = task.output.tensor.dims[:2]
     for batch in dict.fromkeys((n, grain.batch)):
-        for channels, rows in product(_sizes(c, grain.channels), _sizes(h, grain.rows)):
-            cut = Cut(batch, channels, rows, w)
+        for channels, (rows, columns) in product(_sizes(c, grain.channels), _areas(task, grain)):
+            cut = Cut(batch, channels, rows, columns)
             yield cut
             if channels < c:
                 yield replace(cut, channels_outer=False)
+
+
+def _areas(task: Task, grain: Grain) -> list[tuple[int, int]]:
+    """Return (rows, columns) of pieces: whole rows, and parts of one row where rows are few."""
+    h, w = task.output.tensor.dims[2:]
+    pieces = [(rows, w) for rows in _sizes(h, grain.rows)]
+    if h == 1 or isinstance(task, MatMul):
+        pieces += [(1, columns) for columns in _sizes(w, grain.columns) if columns < w]
+    return pieces

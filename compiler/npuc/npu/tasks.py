@@ -27,6 +27,7 @@ __all__ = [
     "DmaIn",
     "DmaOut",
     "GlobalAvgPool",
+    "MatMul",
     "MaxPool",
     "Quantize",
     "Reads",
@@ -117,6 +118,8 @@ class Reads(Enum):
     """All rows and columns."""
     COPY = auto()
     """Elements of the same row-major places."""
+    MATRIX_ROWS = auto()
+    """All channels of the same pixels: the rows of a matrix product."""
 
 
 class Task(Op):
@@ -213,6 +216,16 @@ class Depthwise(Task):
     READS = Reads.WINDOW
     UNIT = Unit.MAC
     OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _WEIGHTS, _RESIDUAL)
+
+
+@op("npu.matmul")
+class MatMul(Task):
+    """Rows times the columns of a second activation."""
+
+    OPCODE = Opcode.MATMUL
+    UNIT = Unit.MAC
+    READS = Reads.MATRIX_ROWS
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, OperandField("residual", "second operand"))
 
 
 @op("npu.max_pool")

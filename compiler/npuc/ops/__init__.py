@@ -16,6 +16,7 @@ from npuc.ops.expand import Expand as Expand
 from npuc.ops.flatten import Flatten as Flatten
 from npuc.ops.global_avg_pool import GlobalAvgPool as GlobalAvgPool
 from npuc.ops.identity import Identity as Identity
+from npuc.ops.matmul import MatMul as MatMul
 from npuc.ops.max_pool2d import MaxPool2d as MaxPool2d
 from npuc.ops.quantize import Quantize as Quantize
 from npuc.ops.relu import Relu as Relu

@@ -34,6 +34,7 @@ class Add(Op):
     """Add element by element; quantised as LiteRT's int8 ADD, in float32 for rounding even."""
 
     LIMITS = COMMON
+    ROWS = True
     BROADCASTS = True
 
     a: Value = operand("first operand")

@@ -32,6 +32,7 @@ class Clip(Op):
     """Limit every element; a bound that is absent is no bound, min above max gives max (C10)."""
 
     LIMITS = COMMON
+    ROWS = True
     STACKS = True
 
     x: Value = operand("any shape")

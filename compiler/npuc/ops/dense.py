@@ -1,7 +1,7 @@
 """dense: a fully connected layer, y = x @ weights.T + bias, with a fused activation.
 
-Quantised as a convolution of one pixel: the same sums and clamps. Rounding double keeps the scale
-in float64, as LiteRT's reference kernel does; the other modes scale as conv2d does.
+Quantised as a convolution of one tap, a row a pixel: the same sums and clamps. Rounding double
+keeps the scale in float64, as LiteRT's reference kernel does; the other modes scale as conv2d does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import TensorType, Type
 from npuc.npu.builder import Builder
 from npuc.npu.lowering import Product, constant_array, lower_product
+from npuc.npu.matrices import read_rows, rows_target
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -44,13 +45,13 @@ __all__ = ["Dense"]
 
 @op("dense")
 class Dense(Op):
-    """Multiply rows (N, K) by weights (O, K)."""
+    """Multiply rows (..., K) by weights (O, K)."""
 
     LIMITS = COMMON
     STACKS = True
     WEIGHT_AXIS = 0
 
-    x: Value = operand("input, (N, K)")
+    x: Value = operand("input, (..., K)")
     weights: Value = operand("weights, (O, K)", parameter=True)
     bias: Value | None = operand("one number an output, (O)", optional=True, parameter=True)
     clamp: Sequence[float] | None = attr(
@@ -58,21 +59,21 @@ class Dense(Op):
     )
 
     def infer(self) -> Sequence[Type]:
-        """Return (N, O)."""
+        """Return (..., O)."""
         x, weights = self.x.tensor, self.weights.tensor
-        if x.rank > 2:
-            raise ValueError(f"input has 2 dims (N, K), got {text(x.shape)}: insert a flatten")
-        require_rank("input", x.shape, 2, "N, K")
+        if x.rank < 2:
+            raise ValueError(f"input has at least 2 dims (..., K), got {text(x.shape)}")
         require_rank("weights", weights.shape, 2, "O, K")
         if None in weights.shape:
             raise ValueError("weights have no dynamic dims")
         outputs, depth = weights.dims
-        if x.shape[1] is not None and x.shape[1] != depth:
-            raise ValueError(f"input has {x.shape[1]} columns, weights expect {depth}")
+        if x.shape[-1] is not None and x.shape[-1] != depth:
+            got = f"got {text(x.shape)}: insert a flatten or a reshape if it has as many in all"
+            raise ValueError(f"weights expect {depth} columns, {got}")
         if self.bias is not None and self.bias.tensor.shape != (outputs,):
             got = text(self.bias.tensor.shape)
             raise ValueError(f"bias has one number for each of {outputs} outputs, got {got}")
-        return [TensorType((x.shape[0], outputs), x.dtype, None, x.layout)]
+        return [TensorType((*x.shape[:-1], outputs), x.dtype, None, x.layout)]
 
     def verify(self) -> None:
         """Check element types, parameters and the fused activation."""
@@ -96,23 +97,33 @@ class Dense(Op):
 
     def _quantised(self, x: Array, weights: Array, bias: Array | None, rounding: Rounding) -> Array:
         source, target = quant_of(self.x), quant_of(self.result)
-        centred = x.astype(np.float64) - source.zero_point
+        centred = x.astype(np.float64).reshape(-1, x.shape[-1]) - source.zero_point
         sums = (centred @ weights.astype(np.float64).T).astype(np.int64)
         if bias is not None:
             sums += bias.astype(np.int64)
         scales = conv_scales(source.scale, quant_of(self.weights).scales, target.scale, rounding)
         limits = clamp_codes(target, self.clamp, rounding)
+        shape = (*x.shape[:-1], len(weights))
         if rounding is Rounding.DOUBLE:
-            return requantise_real(sums, scales, target.zero_point, limits)
+            return requantise_real(sums, scales, target.zero_point, limits).reshape(shape)
         reach = (-128 - source.zero_point, 127 - source.zero_point)
         wide = not fits_int32(weights, bias, reach)
-        return requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+        codes = requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+        return codes.reshape(shape)
+
+    def wants_rows(self) -> bool:
+        """Return whether rows and pixels are not the same already, as they are of rank 2."""
+        return self.x.tensor.rank > 2
 
     def lower(self, builder: Builder) -> None:
-        """Append a 1x1 conv task."""
+        """Append a 1x1 conv task on rows."""
         weights = constant_array(self, self.weights, "weights")
+        wide = self.x.tensor.rank > 2
+        into = rows_target(builder, self.result) if wide else None
         product = Product(
             op=self,
+            source=read_rows(builder, self, self.x) if wide else None,
+            target=None if into is None else into.matrix,
             x=self.x,
             result=self.result,
             weights=weights[:, :, None, None],
@@ -123,6 +134,8 @@ class Dense(Op):
             real=builder.rounding is Rounding.DOUBLE,
         )
         lower_product(builder, product)
+        if into is not None:
+            into.finish(builder, self)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:
@@ -130,3 +143,5 @@ class Dense(Op):
         yield cls([floats("x", 1, 1), floats("w", 1, 1)])
         yield cls([floats("x", 3, 33), floats("w", 17, 33), floats("b", 17)])
         yield cls([floats("x", 2, 5), floats("w", 4, 5), floats("b", 4)], {"clamp": [0.0, 6.0]})
+        yield cls([floats("x", 2, 7, 33), floats("w", 19, 33), floats("b", 19)])
+        yield cls([floats("x", 1, 2, 3, 5), floats("w", 4, 5)])

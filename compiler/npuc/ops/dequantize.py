@@ -34,6 +34,7 @@ class Dequantize(Op):
             "give the tensor one scale; constants may have one a channel",
         ),
     )
+    RELAYS = True
     COMPUTES = False
     STACKS = True
 

@@ -28,6 +28,7 @@ class Expand(Op):
     """Repeat a tensor along dims of 1."""
 
     LIMITS = COMMON
+    ROWS = True
     TIED = True
 
     x: Value = operand("any shape")

@@ -29,6 +29,7 @@ class Flatten(Op):
     """Join the dims before axis, and those from it on."""
 
     LIMITS = COMMON
+    ROWS = True
     TIED = True
 
     x: Value = operand("any shape")

@@ -27,6 +27,7 @@ class Identity(Op):
     """Copy a tensor."""
 
     LIMITS = COMMON
+    ROWS = True
     TIED = True
     STACKS = True
 

@@ -36,6 +36,7 @@ class Quantize(Op):
             "give the tensor one scale",
         ),
     )
+    RELAYS = True
     COMPUTES = False
     STACKS = True
 

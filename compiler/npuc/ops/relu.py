@@ -33,6 +33,7 @@ class Relu(Op):
     """Replace everything below zero by zero; quantised, also rescale to the result's parameters."""
 
     LIMITS = COMMON
+    ROWS = True
     STACKS = True
 
     x: Value = operand("any shape")

@@ -28,6 +28,7 @@ class Reshape(Op):
     """Give a tensor another shape of as many elements."""
 
     LIMITS = COMMON
+    ROWS = True
     TIED = True
 
     x: Value = operand("any shape")

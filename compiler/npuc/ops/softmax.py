@@ -48,6 +48,7 @@ class Softmax(Op):
         *COMMON,
         Limit("softmax runs along channels, rows or columns", _not_the_batch, "use another axis"),
     )
+    ROWS = True
 
     FIXED: ClassVar[Mapping[DType, Quant]] = {DType.I8: RESULT_QUANT}
 

@@ -26,6 +26,7 @@ class ToLayout(Op):
     """Copy every element to where the other layout has it; numbers and shape stay."""
 
     LIMITS = COMMON
+    RELAYS = True
     COMPUTES = False
     STACKS = True
 

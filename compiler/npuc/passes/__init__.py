@@ -22,6 +22,7 @@ from npuc.passes.legalise import Legalise
 from npuc.passes.lower import Lower
 from npuc.passes.lower_batch_norm import LowerBatchNorm
 from npuc.passes.manager import Pass
+from npuc.passes.matmul_to_dense import MatmulToDense
 from npuc.passes.place import Place
 from npuc.passes.plan_memory import PlanMemory
 from npuc.passes.quantise import Quantise
@@ -37,6 +38,7 @@ GRAPH_PASSES: tuple[type[Pass], ...] = (
     ExplicitBroadcast,
     FreezeFakeQuant,
     FoldConstants,
+    MatmulToDense,
     FoldBatchNorm,
     FuseActivation,
     LowerBatchNorm,

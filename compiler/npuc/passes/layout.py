@@ -4,6 +4,7 @@
 | --- | --- |
 | graph inputs and outputs, and float states | NCHW, as the host sees them |
 | int8 with fewer than 16 channels, made at the input and read by ungrouped conv2d only | NHWC |
+| what products and norms of rows work on (see ``rows``) | NCHW, rows in whole bricks |
 | everything else | NCHW16C, one 16-channel brick a bank word |
 
 quantize and dequantize convert layouts as they go; integer inputs and outputs get a ``to_layout``.
@@ -27,6 +28,7 @@ from npuc.ops.to_layout import ToLayout
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, separate_roles
 from npuc.passes.level import Level
+from npuc.passes.rows import rows_values
 
 __all__ = ["ChooseLayout"]
 
@@ -47,16 +49,48 @@ class ChooseLayout:
                 _convert_input(graph, argument, names)
         returned = [_converted_output(graph, v, names) for v in graph.returned]
         graph.outputs = [*returned, *graph.updates]
+        rows = _separated(graph, rows_values(graph), names)
         for op in graph.ops:
             for value in op.results:
                 if not isinstance(op, Const) or _is_activation(value):
-                    value.type = value.tensor.with_layout(_layout_of(graph, value))
+                    layout = Layout.NCHW if value in rows else _layout_of(graph, value)
+                    value.type = value.tensor.with_layout(layout)
         for argument in graph.inputs:
             argument.type = argument.tensor.with_layout(Layout.NCHW)
         for state in graph.states:
             kept = state.argument.tensor
             layout = Layout.NCHW if kept.dtype is DType.F32 else Layout.NCHW16C
             state.argument.type = kept.with_layout(layout)
+
+
+def _separated(graph: Graph, rows: set[Value], names: Names) -> set[Value]:
+    """Give ops that take bricks only copies in bricks; return the values that lie in rows."""
+    bricks: dict[Value, Value] = {}
+    for op in graph.ops:
+        if op.ROWS or op.RELAYS or op.wants_rows() or isinstance(op, Const):
+            continue
+        for value in op.activations:
+            if value in rows and value not in bricks:
+                bricks[value] = _turned(graph, value, Layout.NCHW16C, names, before=op)
+        op.operands = [v if v is None else bricks.get(v, v) for v in op.operands]
+        for value in op.results:
+            if value in rows:
+                made = _turned(graph, value, Layout.NCHW, names, before=op.next)
+                rows = (rows - {value}) | {made}
+    return rows
+
+
+def _turned(
+    graph: Graph, value: Value, layout: Layout, names: Names, *, before: Op | None
+) -> Value:
+    """Return a copy of *value* in *layout*; in rows, everyone else reads the copy."""
+    place = value.owner.location if value.owner else graph.location
+    name = names.fresh(f"{value.name}_{'rows' if layout is Layout.NCHW else 'bricks'}")
+    made = _to_layout(value, layout, name, place)
+    if layout is Layout.NCHW:
+        value.replace_uses(made.result)
+        made.operands = [value]
+    return graph.insert(made, before=before).result
 
 
 def _layout_of(graph: Graph, value: Value) -> Layout:

@@ -26,9 +26,9 @@ from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
 from npuc.npu.regions import (
     Box,
     Reach,
-    clip_broadcast,
     geometry,
     reach_of,
+    residual_box,
     root_of,
     slice_buffer,
 )
@@ -151,7 +151,7 @@ class _Emitter:
         operands += self._constants(stripe)
         residual = task.named("residual")
         if residual is not None:
-            box = clip_broadcast(stripe.box, residual)
+            box = residual_box(task, residual, stripe.reach, stripe.box)
             operands.append(self._fetch("residual", residual, box))
         made = task.with_operands(
             operands,

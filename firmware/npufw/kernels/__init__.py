@@ -12,6 +12,7 @@ from npufw.kernels.depthwise import DEPTHWISE
 from npufw.kernels.dequantize import DEQUANTIZE
 from npufw.kernels.dma import DMA_IN, DMA_OUT
 from npufw.kernels.global_avg_pool import GLOBAL_AVG_POOL
+from npufw.kernels.matmul import MATMUL
 from npufw.kernels.max_pool import MAX_POOL
 from npufw.kernels.quantize import QUANTIZE
 from npufw.kernels.rescale import RESCALE
@@ -33,6 +34,7 @@ _ALL = (
     QUANTIZE,
     DEQUANTIZE,
     SOFTMAX,
+    MATMUL,
 )
 
 KERNELS: dict[Opcode, Kernel] = {kernel.opcode: kernel for kernel in _ALL}

@@ -18,6 +18,7 @@ from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_i
 from npufw.kernels.gather import MOST_NUMBERS, gathered, windows
 from npufw.kernels.params import head
 from npufw.kernels.requant import (
+    accumulators_fit,
     clamp_fits,
     conv_parameters,
     held,
@@ -117,19 +118,6 @@ def _groups(step: Step) -> Fault:
     return None
 
 
-def _accumulators(step: Step) -> Fault:
-    whole = ToaFlag.CLEAR | ToaFlag.WRITE
-    if step.toa.flags & whole == whole:
-        return None
-    n, c, h, w = step.output.dims
-    sums, size = n * c * h * w, 8 if step.toa.flags & ToaFlag.WIDE else 4
-    room = step.target.accumulator_bytes * step.target.arrays // size
-    if sums > room:
-        text = f"a range of K leaves {sums} sums, the accumulators hold {room}"
-        return ErrorCode.BAD_PRECISION, text
-    return None
-
-
 _I8, _BRICKS = frozenset({DType.I8}), frozenset({Layout.NCHW16C})
 
 CONV = Kernel(
@@ -152,6 +140,6 @@ CONV = Kernel(
         conv_parameters,
         residual_fits,
         clamp_fits,
-        _accumulators,
+        accumulators_fit,
     ),
 )

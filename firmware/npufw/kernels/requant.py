@@ -18,6 +18,7 @@ from npufw.kernels.params import ChannelBlocks, channel_blocks, conv_words
 from npufw.kernels.scaling import closed, closed_form_holds, scaled_even
 
 __all__ = [
+    "accumulators_fit",
     "clamp_fits",
     "clamped",
     "conv_parameters",
@@ -97,6 +98,20 @@ def clamp_fits(step: Step) -> Fault:
     if _INT8[0] <= low <= high <= _INT8[1]:
         return None
     return ErrorCode.BAD_SCALE, f"clamp {low} to {high} is no range of int8"
+
+
+def accumulators_fit(step: Step) -> Fault:
+    """Rule: the sums that a range of K leaves behind fit the accumulators."""
+    whole = ToaFlag.CLEAR | ToaFlag.WRITE
+    if step.toa.flags & whole == whole:
+        return None
+    n, c, h, w = step.output.dims
+    sums, size = n * c * h * w, 8 if step.toa.flags & ToaFlag.WIDE else 4
+    room = step.target.accumulator_bytes * step.target.arrays // size
+    if sums > room:
+        text = f"a range of K leaves {sums} sums, the accumulators hold {room}"
+        return ErrorCode.BAD_PRECISION, text
+    return None
 
 
 def conv_parameters(step: Step) -> Fault:

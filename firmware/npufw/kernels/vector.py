@@ -7,11 +7,23 @@ from npuabi.errors import ErrorCode
 from npufw.kernels.base import Fault, Step, dims_text
 from npufw.kernels.params import HEAD_WORDS
 
-__all__ = ["ACTIVATIONS", "BRICKS", "F32", "I8", "I32", "PLAIN", "head_only", "same_dims"]
+__all__ = [
+    "ACTIVATIONS",
+    "BRICKS",
+    "F32",
+    "I8",
+    "I32",
+    "NUMBERS",
+    "PLAIN",
+    "head_only",
+    "one_dtype",
+    "same_dims",
+]
 
 I8 = frozenset({DType.I8})
 I32 = frozenset({DType.I32})
 F32 = frozenset({DType.F32})
+NUMBERS = frozenset({DType.I8, DType.I16, DType.F16, DType.F32})
 BRICKS = frozenset({Layout.NCHW16C})
 PLAIN = frozenset({Layout.NCHW})
 ACTIVATIONS = frozenset({Layout.NCHW, Layout.NHWC, Layout.NCHW16C})
@@ -24,6 +36,15 @@ def head_only(step: Step) -> Fault:
     if not fits or tensor.strides[3] != tensor.dtype.size:
         text = f"parameters are {dims_text(tensor)}, expected (1,1,1,{HEAD_WORDS}) without gaps"
         return ErrorCode.BAD_DIMS, text
+    return None
+
+
+def one_dtype(step: Step) -> Fault:
+    """Rule: input, residual and output have one element type."""
+    found = [t.dtype for t in (step.input, step.tensors[3], step.output) if t is not None]
+    if len(set(found)) > 1:
+        kinds = ", ".join(dtype.text for dtype in found)
+        return ErrorCode.BAD_DTYPE, f"operands have one element type, got {kinds}"
     return None
 
 
