@@ -315,6 +315,26 @@ def _dense(maker: _Maker) -> None:
         _activation_of(maker, maker.values[-1])
 
 
+def _matmul(maker: _Maker) -> None:
+    """By a constant matrix, a constant stack, or an activation reshaped to fit."""
+    x = maker.value(2, 3, 4)
+    if x is None:
+        return
+    *batch, rows, depth = x.tensor.dims
+    columns = maker.pick(rows, maker.pick(*_CHANNELS))
+    how = maker.between(0, 3)
+    if how == 0 and depth * columns < _MOST_WEIGHTS:
+        matrix = maker.constant(depth, columns, std=1 / math.sqrt(depth))
+        if maker.append("matmul", [x, matrix]) and maker.between(0, 1):
+            maker.append("add", [maker.values[-1], maker.constant(columns)])
+    elif how == 1:
+        stack = [maker.pick(n, 1) for n in batch]
+        if math.prod((*stack, columns, rows)) < _MOST_WEIGHTS:
+            maker.append("matmul", [maker.constant(*stack, columns, rows, std=0.3), x])
+    elif maker.append("reshape", [x], shape=(*batch, depth, rows)):
+        maker.append("matmul", [x, maker.values[-1]][:: maker.pick(1, -1)])
+
+
 def _flatten(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
@@ -411,6 +431,8 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _pool,
     _global_pool,
     _dense,
+    _matmul,
+    _matmul,
     _flatten,
     _reshape,
     _concat,

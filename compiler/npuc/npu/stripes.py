@@ -323,8 +323,10 @@ def _whole_cut(task: Task) -> Cut:
 
 def _plain_cuts(task: Task) -> Iterator[Cut]:
     grain = _grain(task)
-    n, c = task.output.tensor.dims[:2]
-    for batch in dict.fromkeys((n, grain.batch)):
+    n, c, h, w = task.output.tensor.dims
+    # Of a matrix, which has one pixel a row, the batch is what there is to cut.
+    batches = _sizes(n, grain.batch) if h * w == 1 else list(dict.fromkeys((n, grain.batch)))
+    for batch in batches:
         for channels, (rows, columns) in product(_sizes(c, grain.channels), _areas(task, grain)):
             cut = Cut(batch, channels, rows, columns)
             yield cut

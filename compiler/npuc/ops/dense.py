@@ -68,8 +68,8 @@ class Dense(Op):
             raise ValueError("weights have no dynamic dims")
         outputs, depth = weights.dims
         if x.shape[-1] is not None and x.shape[-1] != depth:
-            got = f"got {text(x.shape)}: insert a flatten or a reshape if it has as many in all"
-            raise ValueError(f"weights expect {depth} columns, {got}")
+            hint = ": insert a flatten" if x.rank > 2 else ""
+            raise ValueError(f"input has {x.shape[-1]} columns, weights expect {depth}{hint}")
         if self.bias is not None and self.bias.tensor.shape != (outputs,):
             got = text(self.bias.tensor.shape)
             raise ValueError(f"bias has one number for each of {outputs} outputs, got {got}")
