@@ -21,7 +21,7 @@ from npuabi.records import OpParams
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import head
-from npufw.kernels.requant import accumulators_fit, clamp_fits, clamped, held
+from npufw.kernels.requant import accumulators_fit, clamp_fits, clamped
 from npufw.kernels.vector import BRICKS, I32, NUMBERS, PLAIN, head_only, one_dtype
 
 __all__ = ["MATMUL"]
@@ -35,13 +35,16 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     columns = pixels(arrays.residual, step.operand("residual"))
     params = head(arrays.parameters, step.where)
     floats = step.input.dtype in (DType.F16, DType.F32)
-    if floats:
-        sums = np.matmul(rows.astype(np.float32), columns.astype(np.float32))
-    else:
-        sums = _code_sums(rows, columns, params)
-    if not step.toa.flags & ToaFlag.CLEAR:
-        sums = sums + np.asarray(arrays.sums.values)
-    arrays.sums.values = sums = sums if floats else held(sums, step)
+    sums: NDArray[Any] = (
+        np.matmul(rows.astype(np.float32), columns.astype(np.float32))
+        if floats
+        else _code_sums(rows, columns, params)
+    )
+    if arrays.sums.values is not None:
+        sums = sums + arrays.sums.values
+    if not (floats or step.toa.flags & ToaFlag.WIDE):
+        sums = sums.astype(np.int32).astype(np.int64)
+    arrays.sums.values = None if step.toa.flags & ToaFlag.WRITE else sums
     if not step.toa.flags & ToaFlag.WRITE:
         return None
     result = sums.astype(step.output.dtype.numpy) if floats else _written(sums, step, params)
