@@ -418,6 +418,14 @@ def _requantise(maker: _Maker) -> None:
         maker.append("dequantize", [last.result])
 
 
+def _cast(maker: _Maker) -> None:
+    """To f16 and back; what is between is stored as the precision says."""
+    x = maker.value()
+    if x is not None and maker.append("cast", [x], to="f16"):
+        last = next(reversed(list(maker.graph.ops)))
+        maker.append("cast", [last.result], to="f32")
+
+
 _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _conv,
     _conv,
@@ -443,4 +451,5 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _identity,
     _expand,
     _requantise,
+    _cast,
 )

@@ -12,10 +12,10 @@ import click
 
 from npuabi.commands import CommandGroup
 
-__all__ = ["main", "parse_shapes"]
+__all__ = ["main", "parse_keep", "parse_shapes"]
 
 _ELIDED_ELEMENTS = 16
-_PRECISIONS = ("auto", "int8")
+_PRECISIONS = ("auto", "int8", "int16", "fp16", "fp32")
 _ROUNDINGS = ("double", "single", "even")
 
 
@@ -33,6 +33,19 @@ def parse_shapes(
             raise click.BadParameter(f"{name} is given twice")
         shapes[name] = tuple(map(int, dims))
     return shapes
+
+
+def parse_keep(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return precisions by result name from options of the form ``NAME=int16``; for click."""
+    kept: dict[str, str] = {}
+    for value in values:
+        name, _equals, precision = value.removeprefix("%").rpartition("=")
+        if not name or not precision:
+            raise click.BadParameter(f"{value!r} is not of the form conv1=int16")
+        if name in kept:
+            raise click.BadParameter(f"{name} is given twice")
+        kept[name] = precision
+    return kept
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,7 +73,14 @@ Examples:
     type=click.Choice(_PRECISIONS),
     default="auto",
     show_default=True,
-    help="Precision of the arithmetic; auto is int8, the only one so far.",
+    help="Of the arithmetic; auto: int8 for a quantised graph or with samples, else fp16.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME=PRECISION",
+    callback=parse_keep,
+    help="Another precision for the op whose result is %NAME; may be repeated.",
 )
 @click.option(
     "--rounding",
@@ -72,7 +92,7 @@ Examples:
 @click.option(
     "--calibrate",
     metavar="X.npz|random",
-    help="Samples that fix the int8 ranges; default: the graph's calibration attribute.",
+    help="Samples that fix the ranges of codes; default: the graph's calibration attribute.",
 )
 @click.option(
     "--percentile",
@@ -110,6 +130,7 @@ def compile_command(
     output: str | None,
     target: str,
     precision: str,
+    keep: dict[str, str],
     rounding: str,
     calibrate: str | None,
     percentile: float,
@@ -129,6 +150,7 @@ def compile_command(
     options = Options(
         target=target,
         precision=precision,
+        keep=keep,
         rounding=rounding,
         calibrate=calibrate,
         shapes=shapes,
@@ -146,6 +168,20 @@ def compile_command(
 @click.option("--passes", default="", metavar="A,B", help="Passes to run, in this order.")
 @click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
 @click.option("--rounding", type=click.Choice(_ROUNDINGS), default="double", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(_PRECISIONS),
+    default="int8",
+    show_default=True,
+    help="For the passes calibrate and quantise.",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="NAME=PRECISION",
+    callback=parse_keep,
+    help="Another precision for the op whose result is %NAME; may be repeated.",
+)
 @click.option(
     "--shape",
     "shapes",
@@ -167,6 +203,8 @@ def opt(
     passes: str,
     target: str,
     rounding: str,
+    precision: str,
+    keep: dict[str, str],
     shapes: dict[str, tuple[int, ...]],
     calibrate: str | None,
     elide: bool,
@@ -185,6 +223,7 @@ def opt(
     from npuc.passes.calibrate import Calibrate
     from npuc.passes.context import PassContext
     from npuc.passes.manager import PassManager
+    from npuc.passes.precision import set_precisions
     from npuc.samples import calibration_samples
 
     try:
@@ -203,6 +242,7 @@ def opt(
         check_constants(graph)
         if any(isinstance(step, Calibrate) for step in steps):
             context.calibration = calibration_samples(graph, calibrate, context)
+        set_precisions(graph, context, precision, keep)
         PassManager(steps).run(graph, context)
         show = print_mlir if mlir else print_graph
         printed = show(graph, elide=_ELIDED_ELEMENTS if elide else None)

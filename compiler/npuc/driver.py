@@ -31,6 +31,7 @@ from npuc.passes import GRAPH_PASSES
 from npuc.passes.context import PassContext
 from npuc.passes.manager import After, PassManager, PassTime
 from npuc.passes.plan_memory import ArenaPlan
+from npuc.passes.precision import set_precisions
 from npuc.plans import best_plan
 from npuc.samples import calibration_samples, generated
 
@@ -44,11 +45,14 @@ class Options:
     """What a user can choose; the defaults are those of ``npuc compile``.
 
     ``calibrate`` is the path of an npz, ``random``, or arrays by input name; None takes the graph's
-    own attribute. ``level`` 0 to 3 changes tiling, placement and order, never a number.
+    own attribute. ``precision`` is auto, int8, int16, fp16 or fp32: auto is int8 where the graph is
+    quantised or calibration data is given, else fp16. ``keep`` gives single ops another one, by the
+    name of a result. ``level`` 0 to 3 changes tiling, placement and order, never a number.
     """
 
     target: str | Target = "edge"
     precision: str = "auto"
+    keep: Mapping[str, str | Precision] = field(default_factory=dict)
     rounding: str = "double"
     calibrate: str | Path | Mapping[str, Array] | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -79,12 +83,12 @@ class Compilation:
     def reference(
         self, inputs: Mapping[str, Array], states: dict[str, Array] | None = None
     ) -> dict[str, Array]:
-        """Return the outputs of the integer reference for one compiled batch of *inputs*.
+        """Return the outputs of the reference for one compiled batch of *inputs*.
 
         *states* holds the states by name, is read and then updated; None begins with their first
         values.
         """
-        return evaluate(self.graph, inputs, self.rounding, states=states)
+        return evaluate(self.graph, inputs, self.rounding, states=states, stored=True)
 
 
 def compile(
@@ -132,7 +136,7 @@ def compile_graph(
         macs=sum(s.macs for s in best.emitted.sources),
         cycles=best.timeline.cycles,
         rounding=context.rounding,
-        precision=Precision.INT8,
+        precision=max(toa.precision for toa in best.emitted.toas),
     )
     program = Program(
         header=header,
@@ -180,6 +184,7 @@ def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
         sram_limit=options.sram_limit_kib and options.sram_limit_kib << 10,
     )
     context.calibration = calibration_samples(graph, options.calibrate, context)
+    set_precisions(graph, context, options.precision, options.keep)
     return context
 
 
@@ -197,4 +202,4 @@ def _known_answer(graph: Graph, rounding: Rounding) -> KnownAnswer:
 
 
 def _outputs(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) -> list[Array]:
-    return list(evaluate(graph, inputs, rounding).values())
+    return list(evaluate(graph, inputs, rounding, stored=True).values())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from npuabi.cycles import Work, works_of
-from npuabi.enums import Direction, DType, Precision, Space, ToaFlag
+from npuabi.enums import Direction, DType, Space, ToaFlag
+from npuabi.precision import register_of
 from npuabi.program import pack_symbols
 from npuabi.records import (
     NO_TENSOR,
@@ -186,6 +187,7 @@ class _Emitter:
 
     def _toa(self, task: Task, source: int) -> Toa:
         tensors = [NO_TENSOR if v is None else self._tensor(v) for v in map(task.named, _OPERANDS)]
+        dtypes = [None if v is None else v.tensor.dtype for v in map(task.named, _OPERANDS)]
         read = task.attributes
         flags = ToaFlag(0)
         for name, flag in (("clear", ToaFlag.CLEAR), ("write", ToaFlag.WRITE),
@@ -199,7 +201,7 @@ class _Emitter:
         return Toa(
             opcode=task.OPCODE,
             unit=task.UNIT,
-            precision=Precision.INT8,
+            precision=register_of(task.UNIT, dtypes),
             mode=task.mode_value,
             flags=flags,
             op=source,
@@ -234,7 +236,7 @@ class _Emitter:
 
 def _quantisation(tensor: TensorType) -> tuple[float, int]:
     quant = tensor.quant
-    if quant is None or quant.axis is not None or tensor.dtype is DType.F32:
+    if quant is None or quant.axis is not None or tensor.dtype in (DType.F16, DType.F32):
         return 0.0, 0
     return quant.scale, quant.zero_point
 

@@ -9,14 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from npuabi.enums import DType
 from npuabi.generator import codes, samples
 from npuabi.inside import resolve_inside
 from npuabi.npz import NpzError, read_arrays
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Array, Graph
+from npuc.ops.quantised import REAL
 from npuc.passes.context import PassContext
 
 __all__ = ["calibration_samples", "generated"]
@@ -52,8 +51,9 @@ def calibration_samples(
 def generated(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
     """Return numbers of the documented generator: floats of deviation 1, or raw codes."""
     count = math.prod(dims)
-    made = samples(seed, count) if dtype is DType.F32 else codes(seed, count, dtype)
-    return np.asarray(made).reshape(dims)
+    if dtype in REAL:
+        return samples(seed, count).astype(dtype.numpy).reshape(dims)
+    return codes(seed, count, dtype).reshape(dims)
 
 
 def _random(graph: Graph, context: PassContext) -> dict[str, Array]:

@@ -51,6 +51,7 @@ LANE_OPS: dict[Opcode, int] = {
     Opcode.COPY: 1,
     Opcode.QUANTIZE: 1,
     Opcode.DEQUANTIZE: 1,
+    Opcode.CAST: 1,
     Opcode.SOFTMAX: 24,
 }
 """Lane operations an output element; softmax: three passes (max, sum, divide) of eight.

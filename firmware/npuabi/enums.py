@@ -41,6 +41,7 @@ class Opcode(IntEnum):
     DEQUANTIZE = 12
     SOFTMAX = 13
     MATMUL = 27
+    CAST = 35
 
 
 @unique

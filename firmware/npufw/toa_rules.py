@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from npuabi.enums import Space, ToaFlag, Unit
 from npuabi.errors import ErrorCode
+from npuabi.precision import register_of
 from npufw.errors import FirmwareError
 from npufw.kernels import KERNELS
 from npufw.kernels.base import OPERANDS, Fault, Step
@@ -56,8 +57,17 @@ def _precision(step: Step) -> Fault:
     known = KERNELS[step.toa.opcode].precisions
     if step.toa.precision not in known:
         words = " or ".join(p.name.lower() for p in sorted(known))
-        name = step.toa.precision.name.lower()
-        text = f"the precision register says {name}, the operands are {words}"
+        name, opcode = step.toa.precision.name.lower(), step.toa.opcode.name.lower()
+        text = f"the precision register says {name}, {opcode} runs in {words}"
+        return ErrorCode.BAD_PRECISION, text
+    return None
+
+
+def _register(step: Step) -> Fault:
+    held = register_of(step.toa.unit, [None if t is None else t.dtype for t in step.tensors])
+    if step.toa.precision is not held:
+        name, held_name = step.toa.precision.name.lower(), held.name.lower()
+        text = f"the precision register says {name}, the operands are {held_name}"
         return ErrorCode.BAD_PRECISION, text
     return None
 
@@ -87,6 +97,7 @@ TOA_RULES: tuple[Callable[[Step], Fault], ...] = (
     _precision,
     _setup,
     _present,
+    _register,
     _spaces,
 )
 """In this order; then the rules of the opcode's kernel."""

@@ -49,16 +49,20 @@ def evaluate(
     observe: Observer | None = None,
     stack: Stack | None = None,
     states: dict[str, Array] | None = None,
+    *,
+    stored: bool = False,
 ) -> dict[str, Array]:
     """Return the outputs by name, in graph order.
 
-    *inputs* holds one array an input, of its dims; float tensors are computed in float64. *states*
-    holds one a state by name, read and then replaced; None, and a missing one, is the first value.
+    *inputs* holds one array an input, of its dims; float tensors are computed in float64. Of a
+    *stored* graph, one that quantise has seen, each float result is then rounded to its element
+    type, as the device stores it, and the outputs have their types' dtypes. *states* holds one a
+    state by name, read and then replaced; None, and a missing one, is the first value.
     *observe* is called with every value and its array, in order. With *stack* its values'
     arrays hold that many samples. Raises CompileError for inputs that do not fit and for constants
     that cannot be read.
     """
-    run = _Run(graph, observe, stack or Stack())
+    run = _Run(graph, observe, stack or Stack(), stored=stored)
     _check_names(graph, inputs)
     for argument in graph.inputs:
         run.define(argument, run.input(argument, inputs[argument.name]))
@@ -69,14 +73,17 @@ def evaluate(
     for op in graph.ops:
         run.step(op, rounding)
     kept.update((s.name, run.arrays[v]) for s, v in zip(graph.states, graph.updates, strict=True))
-    return {v.name: run.arrays[v] for v in graph.returned}
+    return {v.name: run.output(v) for v in graph.returned}
 
 
 class _Run:
     """The arrays that are alive, and how many reads each still waits for."""
 
-    def __init__(self, graph: Graph, observe: Observer | None, stack: Stack) -> None:
+    def __init__(
+        self, graph: Graph, observe: Observer | None, stack: Stack, *, stored: bool
+    ) -> None:
         self._graph = graph
+        self._stored = stored
         self._stack = stack
         self.arrays: dict[Value, Array] = {}
         self._reads: dict[Value, int] = {}
@@ -100,7 +107,19 @@ class _Run:
             self._release(value)
         for value, array in zip(op.results, results, strict=True):
             self._check_result(op, value, array)
-            self.define(value, array)
+            self.define(value, self._rounded(value, array))
+
+    def output(self, value: Value) -> Array:
+        """Return what the host gets."""
+        array = self.arrays[value]
+        return array.astype(value.tensor.numpy) if self._stored else array
+
+    def _rounded(self, value: Value, array: Array) -> Array:
+        """Return a result as the device would hold it; floats in float64."""
+        if not self._stored or not _is_float(value.tensor):
+            return array
+        with np.errstate(over="ignore"):
+            return array.astype(value.tensor.numpy).astype(np.float64)
 
     def input(self, argument: Value, array: Array) -> Array:
         """Return a checked input: float64 for float types, else the type's own dtype."""

@@ -24,7 +24,14 @@ from npuc.npu.regions import Box, slice_buffer
 from npuc.npu.rows import lies_in_rows, matrix_buffer, plain_view
 from npuc.npu.tasks import BufferOp, Constant, StateOp, Task, View, buffer_type
 
-__all__ = ["Builder", "bytes_type", "device_type", "op_params"]
+__all__ = ["Builder", "bytes_type", "code_range", "device_type", "op_params"]
+
+_RANGES = {DType.I8: (-128, 127), DType.I16: (-32768, 32767)}
+
+
+def code_range(dtype: DType) -> tuple[int, int]:
+    """Return the smallest and largest code of *dtype*; (0, 0) where a clamp has no meaning."""
+    return _RANGES.get(dtype, (0, 0))
 
 
 def device_type(tensor: TensorType, space: Space, *, row_pitch: int) -> Buffer:
@@ -137,16 +144,27 @@ class Builder:
         strides = dense_strides(dims, DType.I32, Layout.NCHW)
         return self.constant(data, Buffer(tensor, strides, Place(Space.CONSTANTS)))
 
-    def weights(self, data: NDArray[np.uint8], shape: tuple[int, ...], layout: Layout) -> Value:
-        """Put packed int8 weights of logical *shape* into the constants section."""
+    def weights(
+        self,
+        data: NDArray[np.uint8],
+        shape: tuple[int, ...],
+        layout: Layout,
+        dtype: DType = DType.I8,
+    ) -> Value:
+        """Put packed weights of logical *shape* into the constants section."""
         dims = device_dims(shape)
-        tensor = TensorType(dims, DType.I8, layout=layout)
-        strides = dense_strides(dims, DType.I8, layout)
+        tensor = TensorType(dims, dtype, layout=layout)
+        strides = dense_strides(dims, dtype, layout)
         return self.constant(data, Buffer(tensor, strides, Place(Space.CONSTANTS)))
 
     def task(self, kind: type[Task], op: Op, operands: list[Value], **attributes: Any) -> Task:
         """Append the whole-op task that *op* becomes."""
-        named = {"name": op.results[0].name, "kind": op.NAME, **attributes}
+        named = {
+            "name": op.results[0].name,
+            "kind": op.NAME,
+            "clamp": code_range(operands[1].tensor.dtype),
+            **attributes,
+        }
         return self.graph.append(kind(operands, named, location=op.location))
 
     def _constant_tensor(self, value: Value) -> Value:

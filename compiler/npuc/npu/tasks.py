@@ -19,6 +19,7 @@ __all__ = [
     "Add",
     "AvgPool",
     "BufferOp",
+    "Cast",
     "Constant",
     "Conv",
     "Copy",
@@ -289,6 +290,14 @@ class Dequantize(Task):
     """int8 to float32."""
 
     OPCODE = Opcode.DEQUANTIZE
+
+
+@op("npu.cast")
+class Cast(Task):
+    """float32 to float16, or back."""
+
+    OPCODE = Opcode.CAST
+    OPERANDS = (_INPUT, _OUTPUT)
 
 
 @op("npu.softmax")

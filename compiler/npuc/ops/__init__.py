@@ -7,6 +7,7 @@ from npuc.ir.const import Const as Const
 from npuc.ops.add import Add as Add
 from npuc.ops.avg_pool2d import AvgPool2d as AvgPool2d
 from npuc.ops.batch_norm import BatchNorm as BatchNorm
+from npuc.ops.cast import Cast as Cast
 from npuc.ops.clip import Clip as Clip
 from npuc.ops.concat import Concat as Concat
 from npuc.ops.conv2d import Conv2d as Conv2d

@@ -16,11 +16,13 @@ from npuc.npu.lowering import lower_rescale
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
+    CODES,
     check_results,
     is_quantised,
     quant_of,
     require_activation,
     require_dtypes,
+    stated_dtype,
 )
 from npuc.reference import clamp_codes, clamp_real, rescale
 
@@ -47,13 +49,14 @@ class Clip(Op):
         return (low if low < high else high), high
 
     def infer(self) -> Sequence[Type]:
-        """Return the type of the operand; quantised, without parameters."""
+        """Return the type of the operand, without parameters; codes may change their width."""
         x = self.x.tensor
         require_dtypes(self.x)
         for bound in (self.min, self.max):
             if bound is not None and math.isnan(bound):
                 raise ValueError("a bound is a number, got nan")
-        return [TensorType(x.shape, x.dtype, None, x.layout)]
+        codes = CODES if is_quantised(self.x) else ()
+        return [TensorType(x.shape, stated_dtype(self, codes, x.dtype), None, x.layout)]
 
     def verify(self) -> None:
         """Check the result against the operand."""

@@ -16,7 +16,15 @@ from npuc.ir.types import Quant, TensorType, Type
 from npuc.npu import tasks
 from npuc.npu.builder import Builder, op_params
 from npuc.ops.limits import COMMON
-from npuc.ops.quantised import check_results, is_quantised, quant_of, require_parameters
+from npuc.ops.quantised import (
+    CODES,
+    REAL,
+    check_results,
+    is_quantised,
+    quant_of,
+    require_parameters,
+    stated_dtype,
+)
 from npuc.reference import dequantize_codes
 
 __all__ = ["Dequantize"]
@@ -24,13 +32,13 @@ __all__ = ["Dequantize"]
 
 @op("dequantize")
 class Dequantize(Op):
-    """x = (q - zero_point) * scale, in float32."""
+    """x = (q - zero_point) * scale, in float32; rounded once more to f16."""
 
     LIMITS = (
         *COMMON,
         Limit(
-            "activations are int8, quantised per tensor",
-            lambda op: op.x.tensor.dtype is DType.I8 and quant_of(op.x).axis is None,
+            "activations are int8 or int16, quantised per tensor",
+            lambda op: op.x.tensor.dtype in CODES and quant_of(op.x).axis is None,
             "give the tensor one scale; constants may have one a channel",
         ),
     )
@@ -41,10 +49,11 @@ class Dequantize(Op):
     x: Value = operand("codes, any shape")
 
     def infer(self) -> Sequence[Type]:
-        """Return the operand's shape in f32."""
+        """Return the operand's shape in f32, or the stated f16."""
         if not is_quantised(self.x):
-            raise ValueError(f"%{self.x.name} is f32, expected codes")
-        return [TensorType(self.x.tensor.shape, layout=self.x.tensor.layout)]
+            raise ValueError(f"%{self.x.name} is {self.x.tensor.dtype.text}, expected codes")
+        dtype = stated_dtype(self, REAL, DType.F32)
+        return [TensorType(self.x.tensor.shape, dtype, layout=self.x.tensor.layout)]
 
     def verify(self) -> None:
         """Check the parameters."""
@@ -52,8 +61,10 @@ class Dequantize(Op):
         require_parameters(self.x)
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
-        """Return the real numbers, as float32."""
-        return (dequantize_codes(np.asarray(operands[0]), quant_of(self.x)),)
+        """Return the real numbers, as float32 or float16."""
+        real = dequantize_codes(np.asarray(operands[0]), quant_of(self.x))
+        with np.errstate(over="ignore"):
+            return (real.astype(self.result.tensor.numpy),)
 
     def lower(self, builder: Builder) -> None:
         """Append a dequantize task."""

@@ -8,7 +8,7 @@ are ValueErrors whose text is for the user.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -28,9 +28,11 @@ __all__ = [
     "require_bias",
     "require_dtypes",
     "require_float",
+    "require_float_layer",
     "require_parameters",
     "require_tied",
     "require_weights",
+    "stated_dtype",
 ]
 
 REAL = (DType.F32, DType.F16)
@@ -46,6 +48,15 @@ def is_quantised(value: Value) -> bool:
     return value.tensor.dtype not in REAL
 
 
+def stated_dtype(op: Op, allowed: Collection[DType], default: DType) -> DType:
+    """Return the element type that the result is stated to have, where it is one of *allowed*.
+
+    For ``infer`` of ops that the element type of the operands does not decide.
+    """
+    stated = op.results[0].tensor.dtype if op.results else default
+    return stated if stated in allowed else default
+
+
 def quant_of(value: Value) -> Quant:
     """Return the parameters of a quantised value; ValueError when it has none."""
     found = value.tensor.quant
@@ -56,14 +67,25 @@ def quant_of(value: Value) -> Quant:
 
 
 def require_float(op: Op) -> None:
-    """Refuse operands that are not f32; for ops without a quantised form."""
+    """Refuse operands that are not numbers; for ops without a quantised form."""
     for value in op.inputs:
         if is_quantised(value):
-            raise ValueError(f"%{value.name} is {value.tensor.dtype.text}, expected f32")
+            raise ValueError(f"%{value.name} is {value.tensor.dtype.text}, expected f32 or f16")
+
+
+def require_float_layer(x: Value, weights: Value, bias: Value | None, *more: Value | None) -> None:
+    """Check that a layer's float operands are of one type; the bias may be f32 beside f16."""
+    for value in (weights, bias, *more):
+        if value is None or value.tensor.dtype is x.tensor.dtype:
+            continue
+        if value is bias and value.tensor.dtype is DType.F32:
+            continue
+        kinds = f"{value.tensor.dtype.text}, expected {x.tensor.dtype.text} as %{x.name} is"
+        raise ValueError(f"%{value.name} is {kinds}")
 
 
 def require_dtypes(*values: Value) -> None:
-    """Refuse activations of mixed element types, or of others than f32 and i8."""
+    """Refuse activations of mixed element types, or of others than f32, f16, i8 and i16."""
     found = sorted({v.tensor.dtype for v in values})
     names = ", ".join(d.text for d in found)
     if len(found) > 1:
@@ -123,11 +145,15 @@ def _check_axis(value: Value, quant: Quant) -> None:
 
 
 def require_bias(x: Value, weights: Value, bias: Value | None) -> None:
-    """Check an i32 bias: zero point 0 and, where given, scale = scale of x * scale of weights."""
+    """Check an i32 bias (i64 beside an i16 input): zero point 0; its scale, where given, is that
+    of x * that of the weights.
+    """
     if bias is None:
         return
-    if bias.tensor.dtype is not DType.I32:
-        raise ValueError(f"%{bias.name} is {bias.tensor.dtype.text}, expected an i32 bias")
+    expected_dtype = DType.I64 if x.tensor.dtype is DType.I16 else DType.I32
+    if bias.tensor.dtype is not expected_dtype:
+        kinds = f"{bias.tensor.dtype.text}, expected an {expected_dtype.text} bias"
+        raise ValueError(f"%{bias.name} is {kinds}")
     quant = bias.tensor.quant
     if quant is None:
         return

@@ -18,7 +18,14 @@ from npuc.npu import tasks
 from npuc.npu.builder import Builder, op_params
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
-from npuc.ops.quantised import check_results, quant_of, require_float, require_parameters
+from npuc.ops.quantised import (
+    CODES,
+    check_results,
+    quant_of,
+    require_float,
+    require_parameters,
+    stated_dtype,
+)
 from npuc.reference import quantize_codes
 
 __all__ = ["Quantize"]
@@ -26,7 +33,7 @@ __all__ = ["Quantize"]
 
 @op("quantize")
 class Quantize(Op):
-    """q = round(x / scale) + zero_point, divided in float32, saturated to int8."""
+    """q = round(x / scale) + zero_point, divided in float32, saturated to int8 or int16."""
 
     LIMITS = (
         *COMMON,
@@ -49,12 +56,13 @@ class Quantize(Op):
     )
 
     def infer(self) -> Sequence[Type]:
-        """Return the operand's shape in i8, with the attributes as parameters."""
+        """Return the operand's shape in i8 or the stated i16, with the attributes as parameters."""
         require_float(self)
         if self.scale is None and self.zero_point is not None:
             raise ValueError("zero_point comes with a scale")
         stated = self._stated()
-        return [TensorType(self.x.tensor.shape, DType.I8, stated, self.x.tensor.layout)]
+        dtype = stated_dtype(self, CODES, DType.I8)
+        return [TensorType(self.x.tensor.shape, dtype, stated, self.x.tensor.layout)]
 
     def _stated(self) -> Quant | None:
         if self.scale is None:

@@ -1,4 +1,6 @@
-"""Give every float activation its int8 parameters: frozen, fixed by an op, tied, or calibrated.
+"""Give float activations their int8 parameters: frozen, fixed by an op, tied, or calibrated.
+
+Only what integer ops read or make needs them; int16 derives its own from them.
 
 The float graph runs on each calibration sample; a value's range is the smallest and largest
 number seen, or with a percentile the smallest and largest of each sample's percentiles: a
@@ -12,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
-from npuabi.enums import DType
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Value
 from npuc.passes.context import PassContext
@@ -23,6 +25,7 @@ from npuc.passes.legalise import refuse_unsupported
 from npuc.passes.level import Level
 from npuc.passes.observe import Range, observe
 from npuc.passes.parameters import activation_quant
+from npuc.passes.precision import computes_codes
 from npuc.passes.tied import Groups, float_activations, groups_of
 
 __all__ = ["Calibrate"]
@@ -40,8 +43,9 @@ class Calibrate:
     def run(self, graph: Graph, context: PassContext) -> None:
         """Annotate *graph*; CompileError when ranges are needed and no data is given."""
         separate_roles(graph)
-        groups = groups_of(graph)
-        values = list(float_activations(graph))
+        coded = partial(computes_codes, context=context)
+        groups = groups_of(graph, coded)
+        values = list(float_activations(graph, coded))
         free = [v for v in values if groups.given(v) is None]
         if free:
             _require_data(graph, context, free)
@@ -49,7 +53,7 @@ class Calibrate:
             _give_ranges(groups, free, observe(graph, free, context))
         for value in values:
             quant = value.tensor.quant or groups.given(value)
-            value.type = value.tensor.with_quant(DType.F32, quant)
+            value.type = value.tensor.with_quant(value.tensor.dtype, quant)
 
 
 def _give_ranges(groups: Groups, free: Iterable[Value], ranges: dict[Value, Range]) -> None:
@@ -69,6 +73,6 @@ def _require_data(graph: Graph, context: PassContext, free: Sequence[Value]) -> 
     raise CompileError.at(
         graph.location,
         f"graph @{graph.name} has no calibration data, so the ranges of {names}{more} are unknown:"
-        ' write `attributes {calibration = "file.npz"}` after the arguments,'
-        " or give --calibrate FILE.npz (--calibrate random only tries things out)",
+        ' write `attributes {calibration = "file.npz"}` after the arguments, or give --calibrate'
+        " FILE.npz (--calibrate random only tries things out); --precision fp16 needs none",
     )

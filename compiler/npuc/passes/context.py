@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from npuabi.enums import Rounding
+from npuabi.enums import Precision, Rounding
 from npuabi.progress import Progress, silent
 from npuabi.target import Target, load_target
 from npuc.diagnostics import Diagnostic
@@ -25,6 +25,10 @@ class PassContext:
 
     target: Target = field(default_factory=lambda: load_target("edge"))
     rounding: Rounding = Rounding.DOUBLE
+    precision: Precision = Precision.INT8
+    """Of every float op that ``keep`` does not name."""
+    keep: Mapping[str, Precision] = field(default_factory=dict)
+    """Precisions of single ops, by the name of a result."""
     level: int = 2
     """The -O level: tiling, placement and order only, never a number."""
     folder: Path = field(default_factory=Path)
@@ -41,6 +45,8 @@ class PassContext:
     """Bytes of SRAM that may be used; None for all."""
     sram_needed: int | None = None
     """The least budget in bytes with which ``tile`` would do what it did last."""
+    fused: dict[str, str] = field(default_factory=dict)
+    """By a result's name: that of the op that absorbed its op, or that its op is a part of."""
     notes: list[Diagnostic] = field(default_factory=list)
     progress: Progress = silent
     """Told of passes and, as ``calibrate``, of samples."""
@@ -49,3 +55,8 @@ class PassContext:
     def sram_bytes(self) -> int:
         """Bytes of SRAM that the compiler may use."""
         return min(self.target.sram_bytes, self.sram_limit or self.target.sram_bytes)
+
+    def note_fusion(self, absorbed: str, survivor: str) -> None:
+        """Remember that what gave *absorbed* is now part of the op whose result is *survivor*."""
+        if absorbed != survivor:
+            self.fused[absorbed] = survivor

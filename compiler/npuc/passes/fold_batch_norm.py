@@ -39,6 +39,7 @@ class FoldBatchNorm:
         names = Names(graph)
         for op in graph.ops:
             if isinstance(op, BatchNorm) and _foldable(graph, op):
+                context.note_fusion(op.inputs[0].name, op.result.name)
                 _fold(graph, op, names)
 
 

@@ -35,21 +35,21 @@ class FreezeFakeQuant:
         """Freeze every pair of *graph*."""
         for op in graph.ops:
             if isinstance(op, Dequantize):
-                _freeze(graph, op)
+                _freeze(graph, op, context)
 
 
-def _freeze(graph: Graph, op: Op) -> None:
+def _freeze(graph: Graph, op: Op, context: PassContext) -> None:
     (codes,) = op.inputs
     quant = codes.tensor.quant
     if quant is None or codes.tensor.dtype is not DType.I8:
         return
     if isinstance(codes.owner, Quantize):
-        _freeze_pair(graph, op, codes.owner, quant)
+        _freeze_pair(graph, op, codes.owner, quant, context)
     elif constant_of(codes) is not None:
         _freeze_constant(graph, op, codes, quant)
 
 
-def _freeze_pair(graph: Graph, op: Op, quantize: Op, quant: Quant) -> None:
+def _freeze_pair(graph: Graph, op: Op, quantize: Op, quant: Quant, context: PassContext) -> None:
     (real,) = quantize.inputs
     if only_user(graph, quantize.result) is not op or real.tensor.quant not in (None, quant):
         return
@@ -57,7 +57,9 @@ def _freeze_pair(graph: Graph, op: Op, quantize: Op, quant: Quant) -> None:
         if real.owner is None or graph.is_output(real):
             return
         real.name, op.result.name = op.result.name, real.name
-    real.type = real.tensor.with_quant(DType.F32, quant)
+    for gone in (quantize.result.name, op.result.name):
+        context.note_fusion(gone, real.name)
+    real.type = real.tensor.with_quant(real.tensor.dtype, quant)
     graph.replace(op.result, real)
     erase_unused(op)
     erase_unused(quantize)
@@ -68,7 +70,7 @@ def _freeze_constant(graph: Graph, op: Op, codes: Value, quant: Quant) -> None:
     kept = add_constant(
         graph,
         real,
-        op.result.tensor.with_quant(DType.F32, quant),
+        op.result.tensor.with_quant(op.result.tensor.dtype, quant),
         name=op.result.name,
         before=op,
         location=op.location,

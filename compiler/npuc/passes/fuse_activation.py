@@ -1,7 +1,7 @@
 """Fuse relu and clip into the ``clamp`` of the op that feeds them: conv2d, dense, add and others.
 
 Invariant: nothing but the activation reads the op's result, so no number changes (C06). Between
-int8 tensors both must have the same parameters, else the activation also rescales.
+quantised tensors both must have the same parameters, else the activation also rescales.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from npuabi.enums import DType
 from npuc.ir.core import Graph, Op, Value
+from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
 from npuc.passes.level import Level
@@ -36,10 +36,10 @@ class FuseActivation:
         for op in graph.ops:
             bounds = op.bounds()
             if bounds is not None:
-                _fuse(graph, op, bounds)
+                _fuse(graph, op, bounds, context)
 
 
-def _fuse(graph: Graph, op: Op, bounds: Bounds) -> None:
+def _fuse(graph: Graph, op: Op, bounds: Bounds, context: PassContext) -> None:
     (x,) = op.inputs
     producer = x.owner
     if producer is None or "clamp" not in producer.attributes or only_user(graph, x) is not op:
@@ -47,6 +47,7 @@ def _fuse(graph: Graph, op: Op, bounds: Bounds) -> None:
     if not _same_numbers(x, op.result):
         return
     producer.attributes["clamp"] = _compose(producer.attributes["clamp"], bounds)
+    context.note_fusion(x.name, op.result.name)
     x.type, x.name = op.result.type, op.result.name
     graph.replace(op.result, x)
     op.erase()
@@ -54,9 +55,9 @@ def _fuse(graph: Graph, op: Op, bounds: Bounds) -> None:
 
 def _same_numbers(x: Value, y: Value) -> bool:
     """Whether the activation does nothing but clamp."""
-    if x.tensor.dtype is DType.F32:
+    if not is_quantised(x):
         return x.tensor.quant is None
-    return x.tensor.quant == y.tensor.quant
+    return x.tensor.quant == y.tensor.quant and x.tensor.dtype is y.tensor.dtype
 
 
 def _compose(inner: Sequence[float] | None, outer: Bounds) -> Bounds:

@@ -1,7 +1,8 @@
-"""Fuse an int8 add into the conv2d that feeds it: the convolution reads the residual itself.
+"""Fuse a stored add into the conv2d that feeds it: the convolution reads the residual itself.
 
-The fused op computes the bits of the two: the convolution to int8 with its own parameters and
-clamp (the ``inner_`` attributes), then ADD with its three multipliers and its clamp.
+On codes the fused op computes the bits of the two: the convolution with its own parameters and
+clamp (the ``inner_`` attributes), then ADD with its three multipliers and its clamp. On floats it
+rounds once, at the end.
 
 Invariant: nothing but the add reads the convolution's result (C06).
 """
@@ -11,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from npuabi.enums import DType, Rounding
+from npuabi.enums import Rounding
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.add import Add
 from npuc.ops.conv2d import Conv2d
+from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
 from npuc.passes.edit import only_user
 from npuc.passes.level import Level
@@ -36,15 +38,13 @@ class FuseResidual:
         order = {op: number for number, op in enumerate(graph.ops)}
         for op in graph.ops:
             if isinstance(op, Add):
-                _fuse(graph, op, order, ordered=context.rounding is Rounding.EVEN)
+                _fuse(graph, op, order, context)
 
 
-def _fuse(graph: Graph, add: Op, order: dict[Op, int], *, ordered: bool) -> None:
-    """Fuse the later of the add's convolutions, so that the other result is there to be read.
-
-    *ordered* allows the first operand's only.
-    """
+def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> None:
+    """Fuse the later of the add's convolutions, so that the other result is there to be read."""
     # The fused op adds the residual to its own result, in this order; rounding even minds.
+    ordered = context.rounding is Rounding.EVEN and is_quantised(add.result)
     inputs = add.inputs[:1] if ordered else add.inputs
     found = [v.owner for v in inputs if _fusable(graph, add, v)]
     convs = [op for op in found if isinstance(op, Conv2d)]
@@ -53,21 +53,20 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], *, ordered: bool) -> None
     conv = max(convs, key=lambda op: order[op])
     (residual,) = (v for v in add.inputs if v is not conv.result)
     quant = conv.result.tensor.quant
-    if quant is None:
-        return
+    inner = {} if quant is None else {"inner_scale": quant.scale, "inner_zp": quant.zero_point}
     fused = Conv2d(
         [conv.operands[0], conv.operands[1], conv.bias, residual],
         {
             **conv.attributes,
             "clamp": add.attributes["clamp"],
-            "inner_scale": quant.scale,
-            "inner_zp": quant.zero_point,
+            **inner,
             "inner_clamp": conv.attributes["clamp"],
         },
         result_types=[add.result.type],
         names=[add.result.name],
         location=conv.location,
     )
+    context.note_fusion(conv.result.name, add.result.name)
     order[graph.insert(fused, before=add)] = order[add]
     graph.replace(add.result, fused.result)
     add.erase()
@@ -82,4 +81,5 @@ def _fusable(graph: Graph, add: Op, value: Value) -> bool:
     if conv.residual is not None or conv.group != 1:
         return False
     same = {v.tensor.shape for v in add.inputs} == {add.result.tensor.shape}
-    return same and all(v.tensor.dtype is DType.I8 for v in (*add.inputs, add.result))
+    stored = {v.tensor.dtype for v in (*add.inputs, add.result)}
+    return same and len(stored) == 1

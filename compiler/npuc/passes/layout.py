@@ -2,12 +2,13 @@
 
 | value | layout |
 | --- | --- |
-| graph inputs and outputs, and float states | NCHW, as the host sees them |
-| int8 with fewer than 16 channels, made at the input and read by ungrouped conv2d only | NHWC |
+| graph inputs and outputs | NCHW, as the host sees them |
+| fewer than 16 channels, made at the input and read by ungrouped conv2d only | NHWC |
 | what products and norms of rows work on (see ``rows``) | NCHW, rows in whole bricks |
 | everything else | NCHW16C, one 16-channel brick a bank word |
 
-quantize and dequantize convert layouts as they go; integer inputs and outputs get a ``to_layout``.
+quantize, dequantize and cast convert layouts as they go; other readers of inputs, and outputs that
+another op makes, get a ``to_layout``.
 
 Invariant: afterwards every activation has a layout, and weights have none.
 """
@@ -17,12 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from npuabi.enums import DType, Layout
+from npuabi.enums import Layout
 from npuabi.geometry import LANES
 from npuc.diagnostics import Location
 from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
+from npuc.ops.cast import Cast
 from npuc.ops.conv2d import Conv2d
+from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.ops.to_layout import ToLayout
 from npuc.passes.context import PassContext
@@ -31,6 +34,9 @@ from npuc.passes.level import Level
 from npuc.passes.rows import rows_values
 
 __all__ = ["ChooseLayout"]
+
+_TO_HOST = (Dequantize, Cast, ToLayout)
+"""Ops that write any layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +51,7 @@ class ChooseLayout:
         separate_roles(graph)
         names = Names(graph)
         for argument in graph.inputs:
-            if argument.tensor.dtype is not DType.F32:
-                _convert_input(graph, argument, names)
+            _convert_input(graph, argument, names)
         returned = [_converted_output(graph, v, names) for v in graph.returned]
         graph.outputs = [*returned, *graph.updates]
         rows = _separated(graph, rows_values(graph), names)
@@ -58,9 +63,7 @@ class ChooseLayout:
         for argument in graph.inputs:
             argument.type = argument.tensor.with_layout(Layout.NCHW)
         for state in graph.states:
-            kept = state.argument.tensor
-            layout = Layout.NCHW if kept.dtype is DType.F32 else Layout.NCHW16C
-            state.argument.type = kept.with_layout(layout)
+            state.argument.type = state.argument.tensor.with_layout(Layout.NCHW16C)
 
 
 def _separated(graph: Graph, rows: set[Value], names: Names) -> set[Value]:
@@ -94,14 +97,14 @@ def _turned(
 
 
 def _layout_of(graph: Graph, value: Value) -> Layout:
-    if graph.is_output(value) and (value.tensor.dtype is DType.F32 or value in graph.returned):
+    if value in graph.returned:
         return Layout.NCHW
     return Layout.NHWC if _reads_plainly(value) else Layout.NCHW16C
 
 
 def _reads_plainly(value: Value) -> bool:
     """Whether *value* is a narrow image that convolutions read with K packed over the taps."""
-    if not isinstance(value.owner, (Quantize, ToLayout)) or value.tensor.rank != 4:
+    if not isinstance(value.owner, (Quantize, ToLayout, Cast)) or value.tensor.rank != 4:
         return False
     narrow = value.tensor.dims[1] < LANES
     return narrow and bool(value.users) and all(_plain_reader(op, value) for op in value.users)
@@ -116,13 +119,15 @@ def _is_activation(value: Value) -> bool:
 
 
 def _convert_input(graph: Graph, argument: Value, names: Names) -> None:
-    if not argument.users:
+    """Give the readers of *argument* that cannot read NCHW a copy that they can read."""
+    readers = [op for op in argument.users if not isinstance(op, (Quantize, Cast))]
+    if not readers:
         return
     first = next(graph.ops, None)
     name = names.fresh(f"{argument.name}_bricks")
     made = _to_layout(argument, Layout.NCHW16C, name, graph.location)
-    argument.replace_uses(made.result)
-    made.operands = [argument]
+    for op in readers:
+        op.operands = [made.result if v is argument else v for v in op.operands]
     graph.insert(made, before=first)
     if _reads_plainly(made.result):
         made.attributes["layout"] = Layout.NHWC.name.lower()
@@ -130,7 +135,9 @@ def _convert_input(graph: Graph, argument: Value, names: Names) -> None:
 
 def _converted_output(graph: Graph, value: Value, names: Names) -> Value:
     """Return *value* in NCHW; the name goes with the graph's output."""
-    if value.tensor.dtype is DType.F32 or value.owner is None or isinstance(value.owner, ToLayout):
+    if value.owner is None or isinstance(value.owner, Const):
+        return value
+    if isinstance(value.owner, _TO_HOST) and not value.users:
         return value
     made = _to_layout(value, Layout.NCHW, value.name, value.owner.location)
     value.name = names.fresh(f"{value.name}_bricks")

@@ -35,10 +35,10 @@ class LowerBatchNorm:
         names = Names(graph)
         for op in graph.ops:
             if isinstance(op, BatchNorm):
-                _lower(graph, op, names)
+                _lower(graph, op, names, context)
 
 
-def _lower(graph: Graph, norm: Op, names: Names) -> None:
+def _lower(graph: Graph, norm: Op, names: Names, context: PassContext) -> None:
     x = norm.inputs[0]
     if not 2 <= x.tensor.rank <= 4:
         raise norm.error(f"rank is 2, 3 or 4, got {x.tensor.rank}: reshape before and after it")
@@ -47,6 +47,7 @@ def _lower(graph: Graph, norm: Op, names: Names) -> None:
         raise norm.error("gamma, beta, mean and variance must be constants")
     wide = _reshaped(graph, norm, x, _rank_4(x.tensor.dims), f"{x.name}_nchw", names)
     result = _depthwise(graph, norm, wide, affine, names)
+    context.note_fusion(result.name, norm.result.name)
     if result.tensor.shape != norm.result.tensor.shape:
         shape = norm.result.tensor.dims
         result = _reshaped(graph, norm, result, shape, f"{norm.result.name}_flat", names)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuabi.enums import DType
 from npuc.diagnostics import CompileError, Diagnostic, Location
 from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import Stack, evaluate
+from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
 from npuc.passes.stacking import stacked_values
 
@@ -140,7 +140,7 @@ def _array_problem(value: Value, array: Array | None) -> str:
     tensor = value.tensor
     if array is None:
         return f"there is no array for input {value.name!r}"
-    if array.dtype.kind != ("f" if tensor.dtype is DType.F32 else "i"):
+    if array.dtype.kind != ("i" if is_quantised(value) else "f"):
         return f"array {value.name!r} is {array.dtype}, expected {tensor.dtype.text}"
     batch, rest = _batch(value), tensor.dims[1:]
     fits = array.ndim == len(rest) + 1 and array.shape[1:] == rest

@@ -10,30 +10,39 @@ import math
 
 import numpy as np
 
+from npuabi.enums import DType
 from npuc.ir.core import Array
 from npuc.ir.types import Quant
 from npuc.reference import round_half_away
 
 __all__ = [
-    "BIAS_LIMIT",
     "CODE_HIGH",
     "CODE_LOW",
     "SMALLEST_SCALE",
     "WEIGHT_HIGH",
+    "WIDE_HIGH",
     "activation_quant",
     "bias_codes",
+    "bias_limit",
     "channel_quant",
     "least_scale",
     "weight_codes",
+    "wide_quant",
 ]
 
 CODE_LOW, CODE_HIGH = -128, 127
 WEIGHT_HIGH = 127
+WIDE_HIGH = 32767
 SMALLEST_SCALE = 2.0**-100
 """Ranges whose scale would be below this count as zero: their multipliers would vanish."""
 
-BIAS_LIMIT = 2**30
-"""Largest |bias| that is made: half of int32, the other half is left for the products."""
+_BIAS_LIMITS = {DType.I8: 2**30, DType.I16: 2**46}
+"""Largest |bias| that is made: half of what sums may be, the other half is for the products."""
+
+
+def bias_limit(dtype: DType) -> int:
+    """Return the largest |bias| of a layer whose input is *dtype*."""
+    return _BIAS_LIMITS[dtype]
 
 
 def activation_quant(low: float, high: float) -> Quant:
@@ -50,6 +59,12 @@ def activation_quant(low: float, high: float) -> Quant:
     return Quant.per_tensor(scale, min(max(point, CODE_LOW), CODE_HIGH))
 
 
+def wide_quant(quant: Quant) -> Quant:
+    """Return the int16 parameters of what *quant* holds as int8: symmetric, as wide a range."""
+    low, high = CODE_LOW - quant.zero_point, CODE_HIGH - quant.zero_point
+    return Quant.per_tensor(float(np.float32(max(-low, high) * quant.scale / WIDE_HIGH)), 0)
+
+
 def channel_quant(weights: Array) -> Quant:
     """Return symmetric int8 parameters for each index of axis 0: scale = max|w| / 127.
 
@@ -61,9 +76,9 @@ def channel_quant(weights: Array) -> Quant:
     return Quant(kept, (0,) * len(kept), axis=0)
 
 
-def least_scale(bias: float, input_scale: float) -> float:
-    """Return the smallest float32 weight scale whose int32 bias stays within BIAS_LIMIT."""
-    exact = abs(bias) / (input_scale * BIAS_LIMIT)
+def least_scale(bias: float, input_scale: float, limit: int) -> float:
+    """Return the smallest float32 weight scale whose bias stays within *limit* units."""
+    exact = abs(bias) / (input_scale * limit)
     rounded = np.float32(exact)
     if float(rounded) < exact:
         rounded = np.nextafter(rounded, np.float32(math.inf))
@@ -81,7 +96,11 @@ def weight_codes(weights: Array, quant: Quant) -> Array:
     return result
 
 
-def bias_codes(bias: Array, input_scale: float, quant: Quant) -> Array:
-    """Return the int32 bias: half away of b / (input_scale * weight_scale), in float64."""
+def bias_codes(bias: Array, input_scale: float, quant: Quant, dtype: DType) -> Array:
+    """Return the bias: half away of b / (input_scale * weight_scale), in float64.
+
+    It is int32 where the input is int8, and int64 where it is int16.
+    """
     units = input_scale * np.asarray(quant.scales)
-    return round_half_away(np.asarray(bias, np.float64) / units).astype(np.int32)
+    whole = round_half_away(np.asarray(bias, np.float64) / units)
+    return whole.astype(np.int32 if dtype is DType.I8 else np.int64)

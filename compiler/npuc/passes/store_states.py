@@ -1,8 +1,8 @@
-"""Keep states as codes, where what is read and what is written are the same codes.
+"""Keep states as they are computed, where what is read and what is written are of one type.
 
-The float graph updates a state with floats. Once it is quantised, each reader quantises the state
-and its update is dequantised: when all have one type, the state holds that type and both
-conversions go.
+The float graph updates a state with floats. Once precisions are chosen, each reader quantises or
+casts the state and its update is converted back: when all have one type, the state holds it and
+both conversions go.
 
 Invariant: the bits are those of the conversions, as quantising a dequantised code gives the code.
 """
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from npuabi.enums import Rounding
-from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, State, Value
 from npuc.ir.state import begin_with, initial_of
 from npuc.ir.types import TensorType
+from npuc.ops.cast import Cast
+from npuc.ops.dequantize import Dequantize
+from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
 from npuc.passes.edit import erase_unused
 from npuc.passes.level import Level
@@ -63,9 +65,9 @@ def _current(codes: Value, readers: list[Op], state: State) -> Value:
 
 
 def _converts(op: Op) -> bool:
-    return not op.COMPUTES and not isinstance(op, Const) and len(op.inputs) == 1
+    return isinstance(op, (Quantize, Dequantize, Cast))
 
 
 def _converted(state: State, reader: Op, stored: TensorType, rounding: Rounding) -> State:
-    (codes,) = reader.reference([initial_of(state).value()], rounding)
-    return begin_with(state, codes, stored)
+    (held,) = reader.reference([initial_of(state).value()], rounding)
+    return begin_with(state, held.astype(stored.numpy), stored)

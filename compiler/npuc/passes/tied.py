@@ -10,16 +10,20 @@ sides are given different ones they stay apart, and ``quantise`` rescales betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from npuabi.enums import DType
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Quant
 from npuc.ops.concat import Concat
 from npuc.ops.dequantize import Dequantize
+from npuc.ops.quantised import is_quantised
 from npuc.ops.quantize import Quantize
 
-__all__ = ["Groups", "float_activations", "groups_of"]
+__all__ = ["Groups", "every", "float_activations", "groups_of"]
+
+Chosen = Callable[[Op], bool]
+"""Says which ops are meant."""
 
 
 class Groups:
@@ -55,32 +59,38 @@ class Groups:
             self._given[first] = quants[0]
 
 
-def float_activations(graph: Graph) -> Iterator[Value]:
-    """Yield, once each and in order, the float values that ops compute with or produce."""
+def every(op: Op) -> bool:
+    """Choose any op."""
+    return True
+
+
+def float_activations(graph: Graph, coded: Chosen = every) -> Iterator[Value]:
+    """Yield, once each and in order, the float values that *coded* ops compute with or produce."""
     seen: set[Value] = set()
     for op in graph.ops:
-        if not op.COMPUTES:
+        if not op.COMPUTES or not coded(op):
             continue
         for value in (*op.activations, *op.results):
-            if value not in seen and value.tensor.dtype is DType.F32:
+            if value not in seen and not is_quantised(value):
                 seen.add(value)
                 yield value
 
 
-def groups_of(graph: Graph) -> Groups:
-    """Return the groups of *graph*'s float activations."""
+def groups_of(graph: Graph, coded: Chosen = every) -> Groups:
+    """Return the groups of *graph*'s float activations; *coded* ops are computed on codes."""
     groups = Groups()
-    for value in float_activations(graph):
+    for value in float_activations(graph, coded):
         quant = _given(value)
         if quant is not None:
             groups.give(value, quant)
     for state, update in zip(graph.states, graph.updates, strict=True):
         groups.unite(state.argument, update)
-    for op in graph.ops:
+    ops = [op for op in graph.ops if op.COMPUTES and coded(op)]
+    for op in ops:
         if op.TIED or op.TIED_OPERANDS:
             for result in op.results:
                 groups.unite(op.inputs[0], result)
-    for op in graph.ops:
+    for op in ops:
         if isinstance(op, Concat) or op.TIED_OPERANDS:
             _unite_pieces(groups, op)
     return groups

@@ -1,11 +1,11 @@
-"""Int8 weights and int32 biases of a convolution, and what is worth a warning about them.
+"""Int8 weights and integer biases of a convolution, and what is worth a warning about them.
 
 A channel's scale is max|w| / 127, except where
-- the bias would leave half of int32: the scale is raised until it fits (C07);
+- the bias would leave half of the sums' range: the scale is raised until it fits (C07);
 - all weights are zero: the scale is chosen so that one unit of bias is 1/256 of an output step.
 
 A channel is noted (C33) when its weights keep less than 30 dB of signal to rounding noise, or when
-the largest swing that the input allows, sum|w| * 255 * input scale, is below 32 output steps: a
+the largest swing that the input allows, sum|w| * the input's range, is below 32 output steps: a
 uniform signal of n steps keeps 20 * log10(n) dB, which is 30 dB at 32.
 """
 
@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from npuabi.enums import DType
 from npuc.ir.core import Array
 from npuc.ir.types import Quant
 from npuc.passes.parameters import (
-    BIAS_LIMIT,
     SMALLEST_SCALE,
     bias_codes,
+    bias_limit,
     channel_quant,
     least_scale,
     weight_codes,
@@ -32,6 +33,7 @@ __all__ = ["MINIMUM_DB", "MINIMUM_STEPS", "Layer", "QuantisedLayer", "quantise_w
 MINIMUM_DB = 30.0
 MINIMUM_STEPS = 32
 _BIAS_STEPS = 256
+_BIAS_BITS = {DType.I8: 32, DType.I16: 64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Layer:
     input_scale: float
     output_scale: float
     frozen: Quant | None = None
+    dtype: DType = DType.I8
+    """Element type of the activations: i8 or i16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +65,10 @@ def quantise_weights(layer: Layer) -> QuantisedLayer:
     filled = _filled(layer, chosen)
     quant = _raised(layer, filled)
     codes = weight_codes(layer.weights, quant)
-    bias = None if layer.bias is None else bias_codes(layer.bias, layer.input_scale, quant)
-    notes = (*_raise_notes(filled, quant), *_loss_notes(layer, codes, quant))
+    bias = None
+    if layer.bias is not None:
+        bias = bias_codes(layer.bias, layer.input_scale, quant, layer.dtype)
+    notes = (*_raise_notes(layer, filled, quant), *_loss_notes(layer, codes, quant))
     return QuantisedLayer(weights=codes, bias=bias, quant=quant, notes=notes)
 
 
@@ -90,22 +96,23 @@ def _raised(layer: Layer, quant: Quant) -> Quant:
     """Raise the scales whose bias would not fit."""
     if layer.bias is None:
         return quant
-    units = layer.input_scale * np.asarray(quant.scales)
-    tight = np.abs(layer.bias) > units * BIAS_LIMIT
+    units, limit = layer.input_scale * np.asarray(quant.scales), bias_limit(layer.dtype)
+    tight = np.abs(layer.bias) > units * limit
     scales = list(quant.scales)
     for channel in np.flatnonzero(tight):
-        scales[channel] = least_scale(float(layer.bias[channel]), layer.input_scale)
+        scales[channel] = least_scale(float(layer.bias[channel]), layer.input_scale, limit)
     return replace(quant, scales=tuple(scales))
 
 
-def _raise_notes(before: Quant, after: Quant) -> Iterator[str]:
+def _raise_notes(layer: Layer, before: Quant, after: Quant) -> Iterator[str]:
     pairs = enumerate(zip(before.scales, after.scales, strict=True))
     raised = [(c, old, new) for c, (old, new) in pairs if old != new]
     if raised:
         channel, old, new = raised[0]
+        bits = _BIAS_BITS[layer.dtype]
         yield (
             f"the weight scale of {_channels([c for c, *_ in raised])} is raised"
-            f" (channel {channel}: {old:.5g} to {new:.5g}) so that the bias fits int32"
+            f" (channel {channel}: {old:.5g} to {new:.5g}) so that the bias fits int{bits}"
         )
 
 
@@ -117,12 +124,14 @@ def _loss_notes(layer: Layer, codes: Array, quant: Quant) -> Iterator[str]:
     lossy = np.flatnonzero(signal < noise * 10 ** (MINIMUM_DB / 10))
     if len(lossy):
         yield f"the weights of {_channels(lossy)} keep less than {MINIMUM_DB:g} dB in int8"
-    swing = np.abs(flat).sum(axis=1) * 255 * layer.input_scale / layer.output_scale
+    codes_used = 1 << 8 * layer.dtype.size
+    steps = (codes_used - 1) * layer.input_scale / layer.output_scale
+    swing = np.abs(flat).sum(axis=1) * steps
     flat_out = np.flatnonzero((swing < MINIMUM_STEPS) & (signal > 0))
     if len(flat_out):
         yield (
-            f"{_channels(flat_out)} of the result: fewer than {MINIMUM_STEPS} of 256 codes are"
-            " used, since other channels are much larger"
+            f"{_channels(flat_out)} of the result: fewer than {MINIMUM_STEPS} of {codes_used} codes"
+            " are used, since other channels are much larger"
         )
 
 

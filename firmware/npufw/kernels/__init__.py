@@ -6,6 +6,7 @@ from npuabi.enums import Opcode
 from npufw.kernels.add import ADD
 from npufw.kernels.avg_pool import AVG_POOL
 from npufw.kernels.base import Kernel
+from npufw.kernels.cast import CAST
 from npufw.kernels.conv import CONV
 from npufw.kernels.copy import COPY
 from npufw.kernels.depthwise import DEPTHWISE
@@ -33,6 +34,7 @@ _ALL = (
     COPY,
     QUANTIZE,
     DEQUANTIZE,
+    CAST,
     SOFTMAX,
     MATMUL,
 )

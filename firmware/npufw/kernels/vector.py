@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuabi.enums import DType, Layout
+from npuabi.enums import DType, Layout, Precision
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Fault, Step, dims_text
 from npufw.kernels.params import HEAD_WORDS
@@ -10,7 +10,10 @@ from npufw.kernels.params import HEAD_WORDS
 __all__ = [
     "ACTIVATIONS",
     "BRICKS",
+    "CODES",
+    "EVERY",
     "F32",
+    "FLOATS",
     "I8",
     "I32",
     "NUMBERS",
@@ -24,6 +27,9 @@ I8 = frozenset({DType.I8})
 I32 = frozenset({DType.I32})
 F32 = frozenset({DType.F32})
 NUMBERS = frozenset({DType.I8, DType.I16, DType.F16, DType.F32})
+CODES = frozenset({DType.I8, DType.I16})
+FLOATS = frozenset({DType.F16, DType.F32})
+EVERY = frozenset(Precision)
 BRICKS = frozenset({Layout.NCHW16C})
 PLAIN = frozenset({Layout.NCHW})
 ACTIVATIONS = frozenset({Layout.NCHW, Layout.NHWC, Layout.NCHW16C})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npuabi.enums import DType
 from npuc.ir.types import Quant
-from npuc.passes.parameters import BIAS_LIMIT, activation_quant
+from npuc.passes.parameters import activation_quant, bias_limit
 from npuc.passes.weights import Layer, quantise_weights
 
 
@@ -28,7 +29,7 @@ def test_a_bias_that_int32_cannot_hold_raises_its_channels_scale() -> None:
     assert made.bias is not None
     assert made.quant.scales[0] >= 4.6566e-9
     assert made.quant.scales[1] == float(np.float32(1 / 127))
-    assert np.abs(made.bias).max() <= BIAS_LIMIT
+    assert np.abs(made.bias).max() <= bias_limit(DType.I8)
     np.testing.assert_allclose(made.bias * 0.5 * np.array(made.quant.scales), [5, 5], rtol=1e-3)
     assert made.weights.ravel().tolist() == [11, 127]
     assert "channel 0: 7.843e-10 to 9.3132e-09" in made.notes[0]
