@@ -1,4 +1,4 @@
-"""QUANTIZE: float32 to int8, round(x / scale) + zero point, clamped to int8.
+"""QUANTIZE: floats to codes, round(x / scale) + zero point, clamped to int8 or int16.
 
 The division is float32. DOUBLE and SINGLE round half away from zero, EVEN half to even.
 """
@@ -17,11 +17,11 @@ from npufw.errors import FirmwareError
 from npufw.kernels.base import Arrays, Kernel, Step, operand_is
 from npufw.kernels.layout import load
 from npufw.kernels.params import head
-from npufw.kernels.vector import ACTIVATIONS, F32, I8, I32, PLAIN, head_only, same_dims
+from npufw.kernels.vector import ACTIVATIONS, CODES, FLOATS, I32, PLAIN, head_only, same_dims
 
 __all__ = ["BEYOND", "QUANTIZE"]
 
-BEYOND = np.float32(512)
+BEYOND = np.float32(1 << 17)
 """Larger than any code less any zero point, so clamping to it first changes no result."""
 
 
@@ -37,7 +37,8 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
     whole = np.rint(real) if step.rounding is Rounding.EVEN else round_half_away(real)
     # A NaN can only come from memory that nothing wrote: it becomes the zero point.
     codes = np.nan_to_num(whole).astype(np.int64) + params.output_zero_point
-    return np.asarray(np.clip(codes, -128, 127), np.int8)
+    limits = np.iinfo(arrays.output.dtype)
+    return np.asarray(np.clip(codes, limits.min, limits.max), limits.dtype)
 
 
 QUANTIZE = Kernel(
@@ -46,11 +47,11 @@ QUANTIZE = Kernel(
     required=frozenset({"input", "parameters", "output"}),
     run=_run,
     rules=(
-        operand_is("input", F32, ACTIVATIONS),
+        operand_is("input", FLOATS, ACTIVATIONS),
         operand_is("parameters", I32, PLAIN),
-        operand_is("output", I8, ACTIVATIONS),
+        operand_is("output", CODES, ACTIVATIONS),
         same_dims,
         head_only,
     ),
-    precisions=frozenset({Precision.INT8, Precision.FP32}),
+    precisions=frozenset({Precision.INT8, Precision.INT16}),
 )
