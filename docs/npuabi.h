@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x8fcf952d185ac642)
+#define NPU_SCHEMA_HASH UINT64_C(0x9299b4619079a891)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -64,6 +64,7 @@ enum npu_opcode {
     NPU_OPCODE_DEQUANTIZE = 12,
     NPU_OPCODE_SOFTMAX = 13,
     NPU_OPCODE_MATMUL = 27,
+    NPU_OPCODE_CAST = 35,
 };
 
 enum npu_precision {
