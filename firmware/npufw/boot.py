@@ -6,16 +6,17 @@ Image therefore needs no further checks but those of values that DMA brings in a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
-from npuabi.container import Event, Loaded, Program, read_blob, symbol_at
+from npuabi.container import Event, Loaded, Program, read_blob, symbol_at, target_of
 from npuabi.cycles import Work, works_of
 from npuabi.enums import Direction
 from npuabi.errors import ErrorCode
-from npuabi.records import NO_TENSOR, Interface, StateEntry, TensorDescriptor, Toa
+from npuabi.records import NO_TENSOR, Interface, TensorDescriptor, Toa
 from npuabi.simulate import Timeline, simulate
-from npuabi.target import Target
+from npuabi.target import Target, load_target, target_names
 from npufw.errors import FirmwareError
 from npufw.interface_rules import check_interface
 from npufw.kernels.base import Step
@@ -23,7 +24,7 @@ from npufw.state_rules import check_states
 from npufw.tensor_rules import Room, check_tensor
 from npufw.toa_rules import check_step, check_sums
 
-__all__ = ["Image", "Port", "StateTensor", "boot", "image_of"]
+__all__ = ["Image", "Port", "StateTensor", "boot", "device_of", "image_of", "refusals"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,39 +83,81 @@ def boot(raw: bytes, target: Target) -> Image:
     return image_of(read_blob(raw, target=target), target)
 
 
+def device_of(raw: bytes, name: str | None) -> Target:
+    """Return the target of that name or file; without one the blob's own, where it is known."""
+    if name is None:
+        own = target_of(raw)
+        name = own if own in target_names() else "edge"
+    return load_target(name)
+
+
 def image_of(loaded: Loaded, target: Target) -> Image:
     """Return the image of a program that was read, after checking every descriptor.
 
     Raises FirmwareError.
     """
     program = loaded.program
-    header = program.header
-    if header.arena_bytes > target.ddr_bytes:
-        text = f"the arena has {header.arena_bytes} bytes, DDR of {target.name} {target.ddr_bytes}"
-        raise FirmwareError(ErrorCode.OUT_OF_DDR, text)
-    room = Room(
-        target=target, arena_bytes=header.arena_bytes, constant_bytes=len(program.constants)
-    )
-    for index, tensor in enumerate(program.tensors):
-        name = symbol_at(program.symbols, tensor.symbol)
-        check_tensor(tensor, room, f"tensor {index} ({name})" if name else f"tensor {index}")
+    for refusal in refusals(program, target):
+        raise refusal
     ports = _ports(program)
-    check_interface([(p.entry, p.tensor) for p in ports], [p.name for p in ports], target)
-    states = tuple(_state(program, entry) for entry in program.states)
-    check_states([(s.name, s.tensor, s.initial) for s in states])
-    steps = tuple(_step(program, index, target) for index in program.ring)
-    for step in steps:
-        check_step(step)
-    check_sums(steps)
     return Image(
         program=program,
         target=target,
         events=loaded.events,
-        steps=steps,
+        steps=_steps(program, target),
         inputs=tuple(p for p in ports if p.entry.direction is Direction.INPUT),
         outputs=tuple(p for p in ports if p.entry.direction is Direction.OUTPUT),
-        states=states,
+        states=_states(program),
     )
+
+
+def refusals(program: Program, target: Target) -> Iterator[FirmwareError]:
+    """Yield the refusal of each descriptor that breaks a rule.
+
+    Later rules build on what earlier ones proved: behind a stage of them with refusals there are
+    no more.
+    """
+    for stage in _stages(program, target):
+        sound = True
+        for check in stage:
+            try:
+                check()
+            except FirmwareError as error:
+                sound = False
+                yield error
+        if not sound:
+            return
+
+
+def _stages(program: Program, target: Target) -> Iterator[Iterable[Callable[[], None]]]:
+    arena_bytes, constant_bytes = program.header.arena_bytes, len(program.constants)
+    room = Room(target=target, arena_bytes=arena_bytes, constant_bytes=constant_bytes)
+    yield [partial(_check_arena, room)]
+    yield (
+        partial(check_tensor, tensor, room, _called(program, index))
+        for index, tensor in enumerate(program.tensors)
+    )
+    ports, states = _ports(program), _states(program)
+    pairs, names = [(p.entry, p.tensor) for p in ports], [p.name for p in ports]
+    yield [
+        partial(check_interface, pairs, names, target),
+        partial(check_states, [(s.name, s.tensor, s.initial) for s in states]),
+    ]
+    steps = _steps(program, target)
+    yield (partial(check_step, step) for step in steps)
+    yield [partial(check_sums, steps)]
+
+
+def _check_arena(room: Room) -> None:
+    size, target = room.arena_bytes, room.target
+    if size > target.ddr_bytes:
+        text = f"the arena has {size} bytes, DDR of {target.name} {target.ddr_bytes}"
+        raise FirmwareError(ErrorCode.OUT_OF_DDR, text)
+
+
+def _called(program: Program, index: int) -> str:
+    name = symbol_at(program.symbols, program.tensors[index].symbol)
+    return f"tensor {index} ({name})" if name else f"tensor {index}"
 
 
 def _ports(program: Program) -> list[Port]:
@@ -128,12 +171,19 @@ def _ports(program: Program) -> list[Port]:
     ]
 
 
-def _state(program: Program, entry: StateEntry) -> StateTensor:
-    return StateTensor(
-        name=symbol_at(program.symbols, entry.symbol),
-        tensor=program.tensors[entry.tensor],
-        initial=program.tensors[entry.initial],
+def _states(program: Program) -> tuple[StateTensor, ...]:
+    return tuple(
+        StateTensor(
+            name=symbol_at(program.symbols, entry.symbol),
+            tensor=program.tensors[entry.tensor],
+            initial=program.tensors[entry.initial],
+        )
+        for entry in program.states
     )
+
+
+def _steps(program: Program, target: Target) -> tuple[Step, ...]:
+    return tuple(_step(program, index, target) for index in program.ring)
 
 
 def _step(program: Program, index: int, target: Target) -> Step:

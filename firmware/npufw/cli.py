@@ -16,6 +16,7 @@ import click
 from npuabi.commands import CommandGroup
 
 if TYPE_CHECKING:
+    from npuabi.container import Event
     from npufw.boot import Image
 
 __all__ = ["main"]
@@ -46,17 +47,16 @@ def _boot(raw: bytes, target: str | None) -> Image:
 
     Without a *target* the blob's own is assumed, where it is one that comes with the toolchain.
     """
-    from npuabi.container import target_of
-    from npuabi.target import load_target, target_names
-    from npufw.boot import boot
+    from npufw.boot import boot, device_of
 
-    if target is None:
-        own = target_of(raw)
-        target = own if own in target_names() else "edge"
-    image = boot(raw, load_target(target))
+    image = boot(raw, device_of(raw, target))
     for event in image.events:
-        click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
+        _tell(event)
     return image
+
+
+def _tell(event: Event) -> None:
+    click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
 
 
 def _events(image: Image) -> list[str]:
@@ -296,3 +296,80 @@ def profile(blob: str, target: str | None, as_json: bool) -> None:
         _print_json({**head, **cost.as_dict(), "events": _events(image)})
         return
     print_costs(cost)
+
+
+@main.command()
+@_BLOB
+@_OWN_TARGET
+@click.option("-o", "--output", default="-", metavar="FILE", help="The text; default: printed.")
+@click.option("--constants", metavar="FILE", help="Put the constants there, beside the text.")
+@_JSON
+def disasm(
+    blob: str, target: str | None, output: str, constants: str | None, as_json: bool
+) -> None:
+    """Write BLOB as text that a person can read and edit, and that "npufw asm" takes.
+
+    \b
+    Examples:
+      npufw disasm digits.bin -o digits.asm
+      npufw disasm digits.bin | grep "^toa .* op %r1"
+      npufw disasm resnet18.bin -o big.asm --constants big.weights
+    """
+    from npufw.text_commands import disassemble_file
+
+    disassemble_file(
+        blob, target=target, output=output, constants=constants, plain=not as_json, tell=_tell
+    )
+
+
+@main.command()
+@click.argument("text", type=click.Path(allow_dash=True))
+@click.option("-o", "--output", required=True, metavar="BLOB", help="The blob to write.")
+@click.option("--target", help="Target file, where the text names one that is not known.")
+@click.option("--unchecked", is_flag=True, help="Write what the firmware will refuse, too.")
+@_JSON
+def asm(text: str, output: str, target: str | None, unchecked: bool, as_json: bool) -> None:
+    """Make a blob of TEXT, which "npufw disasm" wrote; - is standard input.
+
+    CRCs, lengths, counts and padding are made anew, so that an edited text gives a sound blob.
+    What the firmware would refuse is refused here, at the line of the text.
+
+    \b
+    Example:
+      npufw asm digits.asm -o edited.bin
+    """
+    from npufw.text_commands import assemble_file
+
+    if output == "-" and as_json:
+        raise click.UsageError("--output - and --json both write to standard output")
+    made = assemble_file(text, target=target, output=output, checked=not unchecked)
+    if as_json:
+        _print_json(made)
+        return
+    line = "{blob}: {bytes:,} bytes, {toas} TOAs, {tensors} tensors".format_map(made)
+    _lines([line], err=output == "-")
+
+
+@main.command()
+@click.argument("a", type=click.Path(allow_dash=True))
+@click.argument("b", type=click.Path(allow_dash=True))
+@click.option("--addresses", is_flag=True, help="Show addresses, waits and cycles of TOAs too.")
+@click.option("--target", help="Target file of a blob whose target is not known.")
+@_JSON
+def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> None:
+    """Say what differs between the blobs A and B, op by op of their source.
+
+    Ops are matched by their names. The exit code is 0, whether they differ or not.
+
+    \b
+    Examples:
+      npufw diff slow.bin fast.bin
+      npufw diff slow.bin fast.bin --addresses
+    """
+    from npufw.text_commands import compare_files
+
+    found = compare_files(a, b, target=target, addresses=addresses, tell=_tell)
+    if as_json:
+        _print_json({"schema": 1, "a": a, "b": b, **found.as_dict()})
+        return
+    _lines(found.lines())

@@ -21,7 +21,7 @@ from npuabi.npz import NpzError, read_arrays
 from npuabi.sections import MAX_BLOB_BYTES
 from npufw.errors import FirmwareError
 
-__all__ = ["named_arrays", "npz_bytes", "read_blob_file", "read_inputs"]
+__all__ = ["named_arrays", "npz_bytes", "read_blob_file", "read_file", "read_inputs"]
 
 _MAX_STREAM_BYTES = 1 << 30
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -33,10 +33,18 @@ def read_blob_file(path: str) -> bytes:
 
     No more is read than a blob may have and one byte, by which boot sees that it is too long.
     """
+    return read_file(path, MAX_BLOB_BYTES)
+
+
+def read_file(path: str, limit: int) -> bytes:
+    """Return the bytes of *path*, or of standard input for ``-``; at most one beyond *limit*.
+
+    Raises OSError.
+    """
     if path == "-":
-        return sys.stdin.buffer.read(MAX_BLOB_BYTES + 1)
+        return sys.stdin.buffer.read(limit + 1)
     with Path(path).open("rb") as stream:
-        return stream.read(MAX_BLOB_BYTES + 1)
+        return stream.read(limit + 1)
 
 
 def read_inputs(
