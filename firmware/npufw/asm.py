@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from npuabi.container import Program, write_blob
+from npuabi.container import Program, read_blob, write_blob
 from npuabi.diagnostics import Diagnostic, Location, SourceError
 from npuabi.enums import ToaFlag
 from npuabi.errors import AbiError
 from npuabi.inside import resolve_inside
 from npuabi.records import NO_TENSOR, FileHeader, Toa
-from npuabi.sections import CONTAINER_VERSION
-from npuabi.target import Target, TargetError, load_target
+from npuabi.sections import CONTAINER_VERSION, MAX_BLOB_BYTES
+from npuabi.target import Target, load_target, target_names
 from npuabi.wire import Record
 from npufw.asm_form import PARTS, WAIT_FLAGS, Facts, Part, fields_of, settled, usual
 from npufw.asm_lines import Label
 from npufw.asm_text import ConstantsFile, Statement, Text, parse
-from npufw.boot import boot
+from npufw.boot import refusals
 from npufw.kernels.base import OPERANDS
 
 __all__ = ["assemble"]
@@ -54,9 +54,12 @@ def assemble(
     try:
         blob = write_blob(program)
         if checked:
-            boot(blob, device)
+            read_blob(blob, target=device)
     except AbiError as error:
-        raise made.located(error) from error
+        raise made.located([error]) from error
+    refused = list(refusals(program, device)) if checked else []
+    if refused:
+        raise made.located(refused)
     return blob, program
 
 
@@ -142,13 +145,13 @@ class _Assembler:
         if given is not None:
             return given
         for statement in self.text.of("header"):
-            name = statement.values.get("target")
-            if name is None:
-                continue
-            try:
-                return load_target(name.decode())
-            except TargetError as error:
-                self.text.report(statement, f"{error}; --target FILE gives another", "target")
+            name = statement.values.get("target", b"").decode()
+            if name in target_names():
+                return load_target(name)
+            if name:
+                known = ", ".join(target_names())
+                text = f"no target {name!r}: known are {known}; --target FILE gives another"
+                self.text.report(statement, text, "target")
         return None
 
     # --- names, constants ---------------------------------------------------------------------
@@ -205,13 +208,14 @@ class _Assembler:
         if kind is Toa:
             self._spell_out(statement, values)
         missing = [n for n in fields_of(kind) if n not in values and n not in settled(kind)]
-        for name in missing:
-            self.text.report(statement, f"{_called(statement)} lacks {name}: {_doc(kind, name)}")
+        if missing:
+            words = ", ".join(f"{name} ({kind.FIELDS[name].doc})" for name in missing)
+            self.text.report(statement, f"{_called(statement)} lacks {words}")
         if len(self.text.issues) > before:
             return None
         values = {**usual(kind, values, facts), **values}
-        for name in values.keys() - statement.values.keys():
-            self._check_fit(statement, name, values[name])
+        for name, value in values.items():
+            self._check_fit(statement, name, value)
         return kind(**values)
 
     def _resolved(self, statement: Statement, name: str, value: Any) -> Any:
@@ -224,9 +228,8 @@ class _Assembler:
         wire = Toa.FIELDS["tensors"] if name in OPERANDS else statement.kind.FIELDS[name]
         found = self._index[wire.points].get(value)
         if found is None:
-            self.text.report(
-                statement, f"{name}: there is no {_keyword(wire.points)} {value}", name
-            )
+            keyword = _keyword(wire.points)
+            self.text.report(statement, f"{name}: there is no {keyword} {value}", name)
         return 0 if found is None else found
 
     def _spell_out(self, statement: Statement, values: dict[str, Any]) -> None:
@@ -250,27 +253,32 @@ class _Assembler:
 
     # --- refusals -------------------------------------------------------------------------------
 
-    def located(self, error: AbiError) -> SourceError:
-        """Return a refusal of the firmware at the line of the record that it names."""
+    def located(self, errors: Sequence[AbiError]) -> SourceError:
+        """Return refusals of the firmware, each at the line of the record that it names."""
+        found = [self._located(error) for error in errors]
+        return SourceError(sorted(found, key=lambda d: d.location.line))
+
+    def _located(self, error: AbiError) -> Diagnostic:
         found = _PLACE.search(error.detail)
-        statements = self.text.of(_KEYWORDS.get(found[1], found[1])) if found else []
-        number = int(found[2]) if found else 0
+        keyword = _KEYWORDS.get(found[1], found[1]) if found else "header"
+        statements, number = self.text.of(keyword), int(found[2]) if found else 0
         if found and found[1] == "TOA":
-            statements = sorted(statements, key=lambda s: _order(s))
+            statements = sorted(statements, key=_order)
         if number >= len(statements):
-            return SourceError.at(Location(self.text.file), str(error))
+            return Diagnostic(Location(self.text.file), str(error))
         statement = statements[number]
-        place = Location(self.text.file, statement.line, 1)
-        return SourceError([Diagnostic(place, str(error), statement.text)])
+        return Diagnostic(Location(self.text.file, statement.line, 1), str(error), statement.text)
 
 
 def _file_bytes(folder: Path, named: ConstantsFile) -> bytes:
-    with resolve_inside(folder, named.name).open("rb") as stream:
-        raw = stream.read(named.size + 1)
-        if len(raw) == named.size:
-            return raw
-    has = "more" if len(raw) > named.size else str(len(raw))
-    raise ValueError(f"{named.name!r} has {has} bytes, expected {named.size}")
+    if named.size > MAX_BLOB_BYTES:
+        raise ValueError(f"a blob has at most {MAX_BLOB_BYTES} bytes, got {named.size}")
+    path = resolve_inside(folder, named.name)
+    size = path.stat().st_size
+    if size != named.size:
+        raise ValueError(f"{named.name!r} has {size} bytes, expected {named.size}")
+    with path.open("rb") as stream:
+        return stream.read(named.size)
 
 
 def _order(statement: Statement) -> int:
@@ -293,10 +301,5 @@ def _keyword(name: str) -> str:
 
 
 def _called(statement: Statement) -> str:
-    return (
-        statement.keyword if statement.label is None else f"{statement.keyword} {statement.label}"
-    )
-
-
-def _doc(kind: type[Record], name: str) -> str:
-    return kind.FIELDS[name].doc
+    label = "" if statement.label is None else f" {statement.label}"
+    return statement.keyword + label

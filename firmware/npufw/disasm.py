@@ -34,6 +34,7 @@ _DATA_BYTES = 32
 _WORDS = 8
 _TITLES = {
     "interface": "inputs and outputs",
+    "state": "tensors that are kept from run to run",
     "op": "ops of the source",
     "tensor": "tensors, in the order of the table",
     "toa": "TOAs in ring order; their numbers give the order of the table",
