@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from npuabi.diagnostics import Diagnostic, Location, SourceError
 from npuabi.enums import ToaFlag
 from npuabi.errors import AbiError
 from npuabi.inside import resolve_inside
+from npuabi.progress import Progress, silent
 from npuabi.records import NO_TENSOR, FileHeader, Toa
 from npuabi.sections import CONTAINER_VERSION, MAX_BLOB_BYTES
 from npuabi.target import Target, load_target, target_names
@@ -30,10 +31,18 @@ from npufw.asm_text import ConstantsFile, Statement, Text, parse
 from npufw.boot import refusals
 from npufw.kernels.base import OPERANDS
 
-__all__ = ["assemble"]
+__all__ = ["Assembled", "assemble"]
 
 _PLACE = re.compile(r"\b(tensor|TOA|interface|source|state)(?: tensor| \w+)?? (\d+)\b")
 _KEYWORDS = {"TOA": "toa", "source": "op"}
+
+
+class Assembled(NamedTuple):
+    """A blob, its program, and the files that were read beside the text."""
+
+    blob: bytes
+    program: Program
+    files: tuple[Path, ...]
 
 
 def assemble(
@@ -43,13 +52,15 @@ def assemble(
     folder: Path = Path(),
     target: Target | None = None,
     checked: bool = True,
-) -> tuple[bytes, Program]:
-    """Return the blob that a text states, and its program.
+    progress: Progress = silent,
+) -> Assembled:
+    """Return the blob that a text states.
 
     *target* is the one that the text names, when it does not come with the toolchain; a file of
-    constants lies in *folder*. Not *checked*, the program need not boot. Raises SourceError.
+    constants lies in *folder*. Not *checked*, the program need not boot. *progress* is told of
+    bytes. Raises SourceError.
     """
-    made = _Assembler(parse(raw, file), folder)
+    made = _Assembler(parse(raw, file, progress), folder)
     program, device = made.program(target)
     try:
         blob = write_blob(program)
@@ -60,7 +71,9 @@ def assemble(
     refused = list(refusals(program, device)) if checked else []
     if refused:
         raise made.located(refused)
-    return blob, program
+    named = made.text.constants_file
+    files = () if named is None else (folder / named.name,)
+    return Assembled(blob, program, files)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from npuabi.diagnostics import Diagnostic, Location
+from npuabi.progress import Progress, silent
 from npuabi.records import FileHeader, OpParams, Toa
 from npuabi.wire import Record
 from npufw.asm_form import PARTS, clause_names
@@ -32,6 +33,7 @@ MAX_TEXT_BYTES = 256 << 20
 
 _MAX_LINE = 1 << 20
 _MOST_ISSUES = 1000
+_LINES_A_STEP = 10_000
 _BLOB = "blob"
 _WORD = (-(2**31), 2**31 - 1)
 _NO_HEX = re.compile(r"[^0-9a-fA-F \t]")
@@ -88,17 +90,20 @@ class Text:
         self.issues.append(Diagnostic(place, text, statement.text))
 
 
-def parse(raw: bytes, file: str) -> Text:
+def parse(raw: bytes, file: str, progress: Progress = silent) -> Text:
     """Return the statements in the bytes of a text; *file* names it in diagnostics."""
     reader = _Reader(Text(file))
     if len(raw) > MAX_TEXT_BYTES:
         limit = f"a text has at most {MAX_TEXT_BYTES >> 20} MiB"
         reader.issue(0, 0, f"{limit}: keep the constants in a file, disasm --constants FILE", "")
         return reader.text
-    for number, octets in enumerate(io.BytesIO(raw.removeprefix(b"\xef\xbb\xbf")), start=1):
+    stream = io.BytesIO(raw.removeprefix(b"\xef\xbb\xbf"))
+    for number, octets in enumerate(stream, start=1):
         reader.line(number, octets)
         if len(reader.text.issues) >= _MOST_ISSUES:
             break
+        if number % _LINES_A_STEP == 0:
+            progress("reading", stream.tell(), len(raw))
     return reader.text
 
 

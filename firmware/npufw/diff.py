@@ -75,7 +75,8 @@ class Difference:
         if self.hidden:
             counts = ", ".join(f"{what} of {_ops(n)}" for what, n in self.hidden.items())
             yield f"not shown: {counts} (--addresses shows them)"
-        if not (self.changes or self.ops or self.only_a or self.only_b or self.reordered):
+        told = (self.changes, self.ops, self.only_a, self.only_b, self.reordered, self.hidden)
+        if not any(told):
             yield "no op differs: only the order of records or names does, or bytes nobody reads"
         yield "; ".join(f"{t.what} {t.before}" if t.before == t.after else str(t)
                         for t in self.totals)  # fmt: skip
@@ -101,14 +102,10 @@ def compare(
     only_a = tuple(_named(before[label]) for label in before if label not in after)
     only_b = tuple(_named(after[label]) for label in after if label not in before)
     reordered = tuple(map(str, _moved(pairs)))
-    ops = _op_differences(pairs, placed=addresses)
-    if not (changes or ops or only_a or only_b or reordered):
-        # Placement is then all that there is to say.
-        addresses, ops = True, _op_differences(pairs, placed=True)
     return Difference(
         equal=False,
         changes=changes,
-        ops=ops,
+        ops=_op_differences(pairs, placed=addresses),
         only_a=only_a,
         only_b=only_b,
         reordered=reordered,

@@ -30,7 +30,7 @@ class Change:
 def op_changes(a: OpFacts, b: OpFacts) -> Iterator[Change]:
     """Yield what differs in what an op does, and in which stripes and banks."""
     if a.kind != b.kind:
-        yield Change("op", a.kind, b.kind)
+        yield Change("op", a.kind or "none", b.kind or "none")
     for what, one, other in (
         ("opcode", _words(a.cuts), _words(b.cuts)),
         ("mode", a.mode, b.mode),

@@ -54,7 +54,7 @@ def disassemble(program: Program, target: Target, constants_file: str = "") -> I
             yield from _wrapped(part.keyword, clauses(record, names, facts))
     yield from _symbols(program)
     for part in PARTS.values():
-        if part.many:
+        if part.many and part.of(program):
             yield from ("", f"// {_TITLES.get(part.keyword, part.name)}")
             yield from _statements(part, program, names, facts)
     yield from ("", f"// constants, {len(program.constants)} bytes")

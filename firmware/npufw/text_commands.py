@@ -10,6 +10,7 @@ from typing import Any
 from npuabi.commands import Refusal
 from npuabi.container import Event, Program, read_blob, target_of
 from npuabi.files import refuse_overwriting, write_atomically
+from npuabi.progress import progress_bar
 from npuabi.target import Target, load_target, target_names
 from npufw.asm import assemble
 from npufw.asm_text import MAX_TEXT_BYTES
@@ -74,15 +75,19 @@ def assemble_file(text: str, *, target: str | None, output: str, checked: bool) 
     device = load_target(target) if target is not None else None
     raw = read_file(text, MAX_TEXT_BYTES)
     file, folder = ("<stdin>", Path()) if text == "-" else (text, Path(text).parent)
-    blob, program = assemble(raw, file=file, folder=folder, target=device, checked=checked)
-    write_atomically(output, blob)
+    with progress_bar() as progress:
+        made = assemble(
+            raw, file=file, folder=folder, target=device, checked=checked, progress=progress
+        )
+    refuse_overwriting(output, made.files)
+    write_atomically(output, made.blob)
     return {
         "schema": 1,
         "blob": output,
-        "bytes": len(blob),
-        "toas": len(program.toas),
-        "tensors": len(program.tensors),
-        "constant_bytes": len(program.constants),
+        "bytes": len(made.blob),
+        "toas": len(made.program.toas),
+        "tensors": len(made.program.tensors),
+        "constant_bytes": len(made.program.constants),
     }
 
 
