@@ -56,7 +56,8 @@ LANE_OPS: dict[Opcode, int] = {
 }
 """Lane operations an output element; softmax: three passes (max, sum, divide) of eight.
 
-Pools cost one for each tap of the window, a global pool one for each pixel of the input.
+Pools and resizes cost one for each tap of the window, a global pool one for each pixel of the
+input.
 """
 
 RELAYOUT_ELEMENTS_PER_CYCLE = 1
@@ -370,8 +371,44 @@ def _copy(toa: Toa, operands: Operands, target: Target) -> Cost:
     source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
     if _same_places(source.geometry, output.geometry):
         return _elementwise(toa, operands, target)
+    return _relayout(source, output, 0)
+
+
+def _relayout(source: Operand, output: Operand, parameters: int) -> Cost:
+    """Elements go to other lanes, one a cycle; a word is kept while its elements are used."""
     cycles = _ceil(math.prod(output.dims), RELAYOUT_ELEMENTS_PER_CYCLE)
-    return Cost(cycles, (source.words, 0, 0, 0, output.words))
+    return Cost(cycles, (source.words, 0, parameters, 0, output.words))
+
+
+def _bricked(*sides: Operand) -> bool:
+    """Whether all bricks begin with their first channel, so that they may move as words."""
+    return all(s.record.layout is Layout.NCHW16C and s.record.lane == 0 for s in sides)
+
+
+def _moved(toa: Toa, operands: Operands, target: Target, *, words: bool) -> Cost:
+    """Whole words, each read where its output word is written, or else single elements."""
+    source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
+    if words and _bricked(source, output):
+        return _vector(toa, operands, target, 1, output.words)
+    return _relayout(source, output, _words(operands.parameters))
+
+
+def _remap(toa: Toa, operands: Operands, target: Target) -> Cost:
+    return _moved(toa, operands, target, words=toa.groups == 0)
+
+
+def _transpose(toa: Toa, operands: Operands, target: Target) -> Cost:
+    return _moved(toa, operands, target, words=toa.pads[1] == 1)
+
+
+def _depth_to_space(toa: Toa, operands: Operands, target: Target) -> Cost:
+    channels = _need(toa, operands.output, "output").dims[1]
+    return _moved(toa, operands, target, words=toa.groups == 0 and channels % LANES == 0)
+
+
+def _space_to_depth(toa: Toa, operands: Operands, target: Target) -> Cost:
+    channels = _need(toa, operands.input, "input").dims[1]
+    return _moved(toa, operands, target, words=channels % LANES == 0)
 
 
 def _same_places(a: Geometry, b: Geometry) -> bool:
@@ -390,4 +427,9 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.COPY: _copy,
     Opcode.SOFTMAX: _softmax,
     Opcode.MATMUL: _matmul,
+    Opcode.REMAP: _remap,
+    Opcode.TRANSPOSE: _transpose,
+    Opcode.RESIZE: _pool,
+    Opcode.DEPTH_TO_SPACE: _depth_to_space,
+    Opcode.SPACE_TO_DEPTH: _space_to_depth,
 }

@@ -42,6 +42,11 @@ class Opcode(IntEnum):
     SOFTMAX = 13
     MATMUL = 27
     CAST = 35
+    REMAP = 22
+    TRANSPOSE = 23
+    RESIZE = 24
+    DEPTH_TO_SPACE = 25
+    SPACE_TO_DEPTH = 26
 
 
 @unique

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout
 
-__all__ = ["LANES", "Geometry", "dense_strides", "device_dims", "merged", "runs_of"]
+__all__ = ["LANES", "Geometry", "dense_strides", "device_axes", "device_dims", "merged", "runs_of"]
 
 LANES = 16
 """Channels in a brick, rows and columns of a MAC array, bytes of a bank word."""
@@ -135,6 +135,11 @@ def device_dims(shape: Sequence[int]) -> tuple[int, int, int, int]:
         dims.insert(2, 1)
     dims += [1] * (4 - len(dims))
     return dims[0], dims[1], dims[2], dims[3]
+
+
+def device_axes(rank: int) -> tuple[int, ...]:
+    """Return which of the device's four dims holds each dim of a shape of *rank* 0 to 4."""
+    return {0: (), 1: (1,), 2: (0, 1), 3: (0, 1, 3), 4: (0, 1, 2, 3)}[rank]
 
 
 def dense_strides(

@@ -14,6 +14,8 @@ from npuabi.geometry import LANES, Geometry
 from npuc.diagnostics import CompileError
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place
+from npuc.npu.box import Box, Reach, whole
+from npuc.npu.tables import largest_source, source_of
 from npuc.npu.tasks import MatMul, Reads, Task, View, buffer_type
 
 __all__ = [
@@ -34,50 +36,11 @@ _MOST_PADS = 255
 """What one byte of a descriptor holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A range in each of the four logical dims."""
-
-    start: tuple[int, int, int, int]
-    size: tuple[int, int, int, int]
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        n, c, h, w = self.size
-        return n * c * h * w
-
-    def along(self, dim: int, start: int, size: int) -> Box:
-        """Return the box with another range in one dim."""
-        starts, sizes = list(self.start), list(self.size)
-        starts[dim], sizes[dim] = start, size
-        return Box(_four(starts), _four(sizes))
-
-
-def _four(values: list[int]) -> tuple[int, int, int, int]:
-    a, b, c, d = values
-    return a, b, c, d
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """What a task reads of its input for one output box, the padding around it, its steps."""
-
-    box: Box
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    strides: tuple[int, int] = (1, 1)
-
-
 def geometry(buffer: Buffer) -> Geometry:
     """Return the buffer's geometry as the ABI has it."""
     tensor = buffer.tensor
     layout = tensor.layout or Layout.NCHW
     return Geometry(tensor.dims, buffer.strides, tensor.dtype, layout, buffer.lane)
-
-
-def whole(value: Value) -> Box:
-    """Return the box of all of a buffer."""
-    return Box((0, 0, 0, 0), _four(list(value.tensor.dims)))
 
 
 def root_of(value: Value) -> tuple[Value, int]:
@@ -157,6 +120,8 @@ def _under_kernel(task: Task, box: Box, axis: int) -> _Taps:
 
 def largest_reach(task: Task, size: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
     """Return dims that hold what any output box of *size* reads of the first input."""
+    if task.READS is Reads.TABLES:
+        return _loadable(largest_source(task, size), task.inputs[0]).size
     if task.READS not in (Reads.WINDOW, Reads.WINDOW_ALL_CHANNELS):
         return reach_of(task, Box((0, 0, 0, 0), size)).box.size
     dims, read = task.inputs[0].tensor.dims, task.attributes
@@ -207,6 +172,49 @@ def _copy(task: Task, box: Box) -> Reach:
     return Reach(Box((box.start[0], first, 0, 0), (box.size[0], count, source[2], source[3])))
 
 
+def _tabled(task: Task, box: Box) -> Reach:
+    return Reach(_loadable(source_of(task, box), task.inputs[0]))
+
+
+def _transposed(task: Task, box: Box) -> Reach:
+    """The box with its dims put back; the order goes on in the pads."""
+    order, source = task.attributes["pads"], box
+    for dim, origin in enumerate(order):
+        source = source.along(origin, box.start[dim], box.size[dim])
+    return Reach(_loadable(source, task.inputs[0]), pads=order)
+
+
+def _unfolded(task: Task, box: Box) -> Reach:
+    """A block of pixels comes from one pixel's channels: all, or with the channel first a range."""
+    rows, columns = task.attributes["kernel"]
+    source = box.along(2, box.start[2] // rows, box.size[2] // rows)
+    source = source.along(3, box.start[3] // columns, box.size[3] // columns)
+    depth = rows * columns
+    return Reach(_loadable(source.along(1, box.start[1] * depth, box.size[1] * depth),
+                           task.inputs[0]))  # fmt: skip
+
+
+def _folded(task: Task, box: Box) -> Reach:
+    rows, columns = task.attributes["kernel"]
+    source = box.along(2, box.start[2] * rows, box.size[2] * rows)
+    source = source.along(3, box.start[3] * columns, box.size[3] * columns)
+    return Reach(_loadable(source.along(1, 0, task.inputs[0].tensor.dims[1]), task.inputs[0]))
+
+
+def _loadable(box: Box, value: Value) -> Box:
+    """Return *box*, widened until DMA can load it: whole bricks, or rows of a plain layout."""
+    buffer = buffer_type(value)
+    _, channels, _, columns = buffer.tensor.dims
+    if buffer.tensor.layout is Layout.NHWC:
+        return box.along(1, 0, channels).along(3, 0, columns)
+    if buffer.tensor.layout is not Layout.NCHW16C:
+        return box.along(3, 0, columns)
+    first, size = box.start[1], box.size[1]
+    begin = max((first + buffer.lane) // LANES * LANES - buffer.lane, 0)
+    end = -(-(first + size + buffer.lane) // LANES) * LANES - buffer.lane
+    return box.along(1, begin, min(end, channels) - begin)
+
+
 def copies_in_place(task: Task) -> bool:
     """Return whether a copy keeps each element's N, C, H, W, or repeats along dims of 1."""
     pairs = zip(task.inputs[0].tensor.dims, task.output.tensor.dims, strict=True)
@@ -239,4 +247,8 @@ _REACH: dict[Reads, Callable[[Task, Box], Reach]] = {
     Reads.PLANE: _plane,
     Reads.COPY: _copy,
     Reads.MATRIX_ROWS: _rows,
+    Reads.TABLES: _tabled,
+    Reads.OTHER_ORDER: _transposed,
+    Reads.DEPTH: _unfolded,
+    Reads.BLOCKS: _folded,
 }

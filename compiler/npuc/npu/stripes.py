@@ -6,7 +6,8 @@ the last resort: it limits a stripe to the pixels whose sums the accumulators ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -25,12 +26,13 @@ from npuc.npu.regions import (
     residual_box,
     whole,
 )
+from npuc.npu.tables import params_bytes
 from npuc.npu.tasks import (
     Conv,
-    Copy,
     Depthwise,
     GlobalAvgPool,
     MatMul,
+    Reads,
     Softmax,
     Task,
     buffer_type,
@@ -225,6 +227,8 @@ def packed(buffer: Buffer, tensor: TensorType, target: Target) -> Buffer:
 def _chunk_bytes(task: Task, cut: Cut) -> int:
     """Return the bytes of the parameters and weights of one stripe."""
     weights, params = task.named("weights"), task.named("params")
+    if task.READS is Reads.TABLES:
+        return params_bytes(task, _size(task, cut))
     if weights is None:
         return 0 if params is None else geometry(buffer_type(params)).extent
     blocks = -(-cut.channels // LANES)
@@ -270,6 +274,8 @@ class _Counts:
             inputs = places
         per_channel = isinstance(task, Conv | Depthwise)
         chunks = channel_steps * ranges if per_channel else 1
+        if task.READS is Reads.TABLES:
+            return cls(stripes, inputs, stripes)
         if chunks > 1 and (not cut.channels_outer or ranges > 1):
             chunks *= places
         residuals = stripes if isinstance(task, MatMul) else inputs
@@ -287,8 +293,8 @@ def _grain(task: Task) -> Grain:
         axis = task.attributes["kernel"][0]
         columns = w if axis == 3 else LANES
         return Grain(c if axis == 1 else channels, h if axis == 2 else 1, columns)
-    if isinstance(task, Copy):
-        return _copy_grain(task, channels)
+    if task.READS in _GRAINS:
+        return _GRAINS[task.READS](task, channels)
     if isinstance(task, GlobalAvgPool):
         return Grain(channels, 1, 1)
     # A window may start at any pixel; in nhwc that is no word, so DMA cannot start there.
@@ -307,6 +313,35 @@ def _copy_grain(task: Task, channels: int) -> Grain:
     if (h, w) == (1, 1):
         return Grain(min(LANES * source[2] * source[3], c), 1, 1)
     return Grain(c, h, w)
+
+
+def _transpose_grain(task: Task, channels: int) -> Grain:
+    """Whole bricks of the output, and of the input where its channels go to."""
+    sizes = [1, channels, 1, LANES]
+    place = task.attributes["pads"].index(1)
+    sizes[place] = max(sizes[place], LANES)
+    batch, channels, rows, columns = sizes
+    return Grain(channels, rows, columns, batch)
+
+
+def _unfold_grain(task: Task, channels: int) -> Grain:
+    """Whole blocks; all channels, unless those of a block lie beside each other."""
+    rows, columns = task.attributes["kernel"]
+    whole_depth = task.attributes["groups"] == 0
+    step = task.output.tensor.dims[1] if whole_depth else channels
+    return Grain(step, rows, columns * LANES // math.gcd(columns, LANES))
+
+
+def _fold_grain(task: Task, channels: int) -> Grain:
+    return Grain(task.output.tensor.dims[1], 1, LANES)
+
+
+_GRAINS: dict[Reads, Callable[[Task, int], Grain]] = {
+    Reads.COPY: _copy_grain,
+    Reads.DEPTH: _unfold_grain,
+    Reads.BLOCKS: _fold_grain,
+    Reads.OTHER_ORDER: _transpose_grain,
+}
 
 
 def _sizes(extent: int, grain: int) -> list[int]:

@@ -23,6 +23,7 @@ __all__ = [
     "Constant",
     "Conv",
     "Copy",
+    "DepthToSpace",
     "Depthwise",
     "Dequantize",
     "DmaIn",
@@ -32,10 +33,14 @@ __all__ = [
     "MaxPool",
     "Quantize",
     "Reads",
+    "Remap",
     "Rescale",
+    "Resize",
     "Softmax",
+    "SpaceToDepth",
     "StateOp",
     "Task",
+    "Transpose",
     "View",
     "buffer_type",
 ]
@@ -121,6 +126,14 @@ class Reads(Enum):
     """Elements of the same row-major places."""
     MATRIX_ROWS = auto()
     """All channels of the same pixels: the rows of a matrix product."""
+    TABLES = auto()
+    """What the tables in its parameters name."""
+    OTHER_ORDER = auto()
+    """The same range of dims that stand in another order."""
+    DEPTH = auto()
+    """The channels that become its blocks of pixels."""
+    BLOCKS = auto()
+    """The blocks of pixels that become its channels."""
 
 
 class Task(Op):
@@ -305,3 +318,46 @@ class Softmax(Task):
     """Softmax along the axis in ``kernel[0]``."""
 
     OPCODE = Opcode.SOFTMAX
+
+
+@op("npu.remap")
+class Remap(Task):
+    """Elements picked by a table of positions for each dim; whole bricks when ``groups`` is 0."""
+
+    OPCODE = Opcode.REMAP
+    READS = Reads.TABLES
+
+
+@op("npu.transpose")
+class Transpose(Task):
+    """The same elements with dims in another order: ``pads[k]`` is the input's for dim k."""
+
+    OPCODE = Opcode.TRANSPOSE
+    READS = Reads.OTHER_ORDER
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.resize")
+class Resize(Task):
+    """Weighted sum of ``kernel`` taps along rows and columns, by tables of positions."""
+
+    OPCODE = Opcode.RESIZE
+    READS = Reads.TABLES
+
+
+@op("npu.depth_to_space")
+class DepthToSpace(Task):
+    """Channels to blocks of ``kernel`` pixels; the channel first when ``groups`` is 1."""
+
+    OPCODE = Opcode.DEPTH_TO_SPACE
+    READS = Reads.DEPTH
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.space_to_depth")
+class SpaceToDepth(Task):
+    """Blocks of ``kernel`` pixels to channels."""
+
+    OPCODE = Opcode.SPACE_TO_DEPTH
+    READS = Reads.BLOCKS
+    OPERANDS = (_INPUT, _OUTPUT)

@@ -11,7 +11,7 @@ from typing import Protocol
 from npuc.ir.core import Limit, Op
 from npuc.window import Window
 
-__all__ = ["COMMON", "WINDOW"]
+__all__ = ["BLOCK", "COMMON", "WINDOW"]
 
 _MAX_RANK = 4
 _FIELD_MAX = 255
@@ -20,6 +20,15 @@ _FIELD_MAX = 255
 class _Windowed(Protocol):
     @property
     def window(self) -> Window: ...
+
+
+class _Blocked(Protocol):
+    @property
+    def blocksize(self) -> int: ...
+
+
+def _block_fits(op: _Blocked) -> bool:
+    return op.blocksize <= _FIELD_MAX
 
 
 def _ranks_fit(op: Op) -> bool:
@@ -48,3 +57,6 @@ WINDOW = Limit(
     "use a smaller kernel, or split the op in two",
 )
 """Descriptors hold each of these numbers in one byte."""
+
+BLOCK = Limit(f"blocksize is at most {_FIELD_MAX}", _block_fits, "use reshape and transpose")
+"""Descriptors hold it in one byte."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from npuabi.geometry import device_axes
 from npuc.ir.core import AttrKind, Op, attr
 from npuc.window import Window
 
@@ -20,6 +21,7 @@ __all__ = [
     "PADS",
     "STRIDES",
     "Shape",
+    "axes_of",
     "broadcast",
     "device_axis",
     "flag",
@@ -137,6 +139,19 @@ def normalise_axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
+def axes_of(axes: Sequence[int] | None, rank: int, *, count: int = 0) -> list[int]:
+    """Return *axes* counted from the front, each of which is named once.
+
+    None stands for the first *count* of them.
+    """
+    if axes is None and count > rank:
+        raise ValueError(f"{count} axes are named, the tensor has {rank} dims")
+    found = [normalise_axis(axis, rank) for axis in (range(count) if axes is None else axes)]
+    if len(set(found)) != len(found):
+        raise ValueError(f"axes are named once each, got {list(axes or ())}")
+    return found
+
+
 def product(shape: Shape) -> int | None:
     """Return the number of elements; None when a dim is dynamic."""
     known = tuple(d for d in shape if d is not None)
@@ -148,7 +163,7 @@ def device_axis(axis: int, rank: int) -> int:
 
     (N, C) is stored as (N, C, 1, 1), (N, C, W) as (N, C, 1, W) and (C) as (1, C, 1, 1).
     """
-    return {1: (1,), 2: (0, 1), 3: (0, 1, 3), 4: (0, 1, 2, 3)}[rank][normalise_axis(axis, rank)]
+    return device_axes(rank)[normalise_axis(axis, rank)]
 
 
 def broadcast(left: Shape, right: Shape) -> Shape:

@@ -34,12 +34,14 @@ from npuc.npu.regions import (
 )
 from npuc.npu.residency import Residency
 from npuc.npu.stripes import Cut, Cutter, Slot, boxes, packed, streamed
+from npuc.npu.tables import constant_bytes, stripe_params
 from npuc.npu.tasks import (
     BufferOp,
     Constant,
     Depthwise,
     DmaIn,
     DmaOut,
+    Reads,
     Task,
     View,
     buffer_type,
@@ -195,6 +197,8 @@ class _Emitter:
         params, weights = self._task.named("params"), self._task.named("weights")
         if params is None:
             return []
+        if self._task.READS is Reads.TABLES:
+            return [self._own_params(stripe)]
         first, count = stripe.box.start[1], stripe.box.size[1]
         key = (first, count, stripe.bricks) if weights is not None else ()
         chunk = self._chunk(key, params, weights, stripe)
@@ -206,6 +210,19 @@ class _Emitter:
             self._dma(DmaIn, chunk, slots.value)
         return self._chunk_views(slots.value, params, weights, stripe)
 
+    def _own_params(self, stripe: Stripe) -> Value:
+        """Return parameters that belong to this stripe, or to others with the same tables."""
+        data = stripe_params(self._task, stripe.box, stripe.reach.box)
+        key = (data.tobytes(),)
+        if key not in self._chunks:
+            self._chunks[key] = self._constant(data)
+        slots = self._ring("const")
+        if slots.loaded != key or slots.value is None:
+            slots.loaded = key
+            slots.value = self._typed(slots.take(), bytes_type(data.size, Space.SRAM))
+            self._dma(DmaIn, self._chunks[key], slots.value)
+        return self._typed(slots.value, _words_type(data.size))
+
     def _chunk_views(
         self, slot: Value, params: Value, weights: Value | None, stripe: Stripe
     ) -> list[Value]:
@@ -213,10 +230,8 @@ class _Emitter:
             return [self._typed(slot, _in_sram(buffer_type(params)))]
         blocks = -(-stripe.box.size[1] // LANES)
         head = HEAD_BYTES + blocks * BLOCK_BYTES
-        words = TensorType((1, 1, 1, head // 4), DType.I32, layout=Layout.NCHW)
-        typed = Buffer(words, dense_strides(words.dims, DType.I32, Layout.NCHW), Place(Space.SRAM))
         part = _weights_type(buffer_type(weights), stripe, depthwise=self._depthwise)
-        return [self._typed(slot, typed), self._typed(slot, part, offset=head)]
+        return [self._typed(slot, _words_type(head)), self._typed(slot, part, offset=head)]
 
     @property
     def _depthwise(self) -> bool:
@@ -230,17 +245,19 @@ class _Emitter:
             size = geometry(buffer_type(params)).extent
             self._chunks[key] = self._typed(params, bytes_type(size, Space.CONSTANTS))
         elif weights is not None and key not in self._chunks:
-            data = _chunk_bytes(params, weights, stripe)
-            raw = TensorType((1, 1, 1, data.size), DType.U8)
-            const = Const(Dense(data.reshape(1, 1, 1, -1)), raw)
-            self._graph.insert(const, before=self._task)
-            made = Constant(
-                [const.result],
-                result_types=[bytes_type(data.size, Space.CONSTANTS)],
-                names=[self._names.fresh(f"{self._task.attributes['name']}.data")],
-            )
-            self._chunks[key] = self._graph.insert(made, before=self._task).result
+            self._chunks[key] = self._constant(_chunk_bytes(params, weights, stripe))
         return self._chunks[key]
+
+    def _constant(self, data: NDArray[np.uint8]) -> Value:
+        raw = TensorType((1, 1, 1, data.size), DType.U8)
+        const = Const(Dense(data.reshape(1, 1, 1, -1)), raw)
+        self._graph.insert(const, before=self._task)
+        made = Constant(
+            [const.result],
+            result_types=[bytes_type(data.size, Space.CONSTANTS)],
+            names=[self._names.fresh(f"{self._task.attributes['name']}.data")],
+        )
+        return self._graph.insert(made, before=self._task).result
 
     def _ring(self, name: str) -> _Slots:
         if name not in self._slots:
@@ -284,6 +301,12 @@ def _in_sram(buffer: Buffer) -> Buffer:
     return replace(buffer, place=Place(Space.SRAM))
 
 
+def _words_type(size: int) -> Buffer:
+    """Return the type of *size* bytes of parameters."""
+    words = TensorType((1, 1, 1, size // 4), DType.I32, layout=Layout.NCHW)
+    return Buffer(words, dense_strides(words.dims, DType.I32, Layout.NCHW), Place(Space.SRAM))
+
+
 def _weights_type(weights: Buffer, stripe: Stripe, *, depthwise: bool) -> Buffer:
     """Return the type of the weights of one stripe: its output channels and K range."""
     _, i, kh, kw = weights.tensor.dims
@@ -301,23 +324,15 @@ def _chunk_bytes(params: Value, weights: Value, stripe: Stripe) -> NDArray[np.ui
     """Return head, parameter blocks and weight blocks of a stripe's channels and K range."""
     first = stripe.box.start[1] // LANES
     last = first + -(-stripe.box.size[1] // LANES)
-    words = _data(params)
+    words = constant_bytes(params)
     blocks = words[HEAD_BYTES:].reshape(-1, BLOCK_BYTES)[first:last]
     buffer = buffer_type(weights)
     channel_dim = 1 if buffer.tensor.layout is Layout.NCHW16C else 0
-    packed = _data(weights).reshape(geometry(buffer).counts[channel_dim], -1)[first:last]
+    packed = constant_bytes(weights).reshape(geometry(buffer).counts[channel_dim], -1)[first:last]
     if stripe.bricks is not None:
         bricks = geometry(buffer).counts[1]
         packed = packed.reshape(last - first, bricks, -1)[:, slice(*stripe.bricks)]
     return np.concatenate([words[:HEAD_BYTES], blocks.ravel(), packed.ravel()])
-
-
-def _data(value: Value) -> NDArray[np.uint8]:
-    owner = value.owner
-    if not isinstance(owner, Constant) or not isinstance(owner.data.owner, Const):
-        raise TypeError(f"%{value.name} is no constant")
-    data: NDArray[np.uint8] = owner.data.owner.value().ravel()
-    return data
 
 
 def _sweep(graph: Graph) -> None:

@@ -9,6 +9,7 @@ from npufw.kernels.base import Kernel
 from npufw.kernels.cast import CAST
 from npufw.kernels.conv import CONV
 from npufw.kernels.copy import COPY
+from npufw.kernels.depth_to_space import DEPTH_TO_SPACE
 from npufw.kernels.depthwise import DEPTHWISE
 from npufw.kernels.dequantize import DEQUANTIZE
 from npufw.kernels.dma import DMA_IN, DMA_OUT
@@ -16,8 +17,12 @@ from npufw.kernels.global_avg_pool import GLOBAL_AVG_POOL
 from npufw.kernels.matmul import MATMUL
 from npufw.kernels.max_pool import MAX_POOL
 from npufw.kernels.quantize import QUANTIZE
+from npufw.kernels.remap import REMAP
 from npufw.kernels.rescale import RESCALE
+from npufw.kernels.resize import RESIZE
 from npufw.kernels.softmax import SOFTMAX
+from npufw.kernels.space_to_depth import SPACE_TO_DEPTH
+from npufw.kernels.transpose import TRANSPOSE
 
 __all__ = ["KERNELS"]
 
@@ -37,6 +42,11 @@ _ALL = (
     CAST,
     SOFTMAX,
     MATMUL,
+    REMAP,
+    TRANSPOSE,
+    RESIZE,
+    DEPTH_TO_SPACE,
+    SPACE_TO_DEPTH,
 )
 
 KERNELS: dict[Opcode, Kernel] = {kernel.opcode: kernel for kernel in _ALL}

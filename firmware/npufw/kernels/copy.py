@@ -12,7 +12,7 @@ from npuabi.enums import DType, Opcode, Precision, Unit
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import load
-from npufw.kernels.vector import ACTIVATIONS
+from npufw.kernels.vector import ACTIVATIONS, one_dtype
 
 __all__ = ["COPY"]
 
@@ -34,13 +34,6 @@ def _shapes(step: Step) -> Fault:
     return ErrorCode.BAD_DIMS, text
 
 
-def _same_dtype(step: Step) -> Fault:
-    if step.input.dtype is not step.output.dtype:
-        text = f"input is {step.input.dtype.text}, the output {step.output.dtype.text}"
-        return ErrorCode.BAD_DTYPE, text
-    return None
-
-
 COPY = Kernel(
     opcode=Opcode.COPY,
     unit=Unit.VECTOR,
@@ -49,7 +42,7 @@ COPY = Kernel(
     rules=(
         operand_is("input", frozenset(DType), ACTIVATIONS),
         operand_is("output", frozenset(DType), ACTIVATIONS),
-        _same_dtype,
+        one_dtype,
         _shapes,
     ),
     precisions=frozenset(Precision),
