@@ -18,9 +18,10 @@ from npuc.npu.builder import Builder, op_params
 from npuc.npu.lowering import lower_copy, lower_reshape
 from npuc.npu.regions import whole
 from npuc.npu.tables import NOWHERE, Table, pack_tables
-from npuc.npu.tasks import DepthToSpace, Remap, SpaceToDepth, Transpose, buffer_type
+from npuc.npu.tasks import DepthToSpace, Remap, Resize, SpaceToDepth, Transpose, buffer_type
+from npuc.resampling import Taps
 
-__all__ = ["lower_blocks", "lower_remap", "lower_transpose"]
+__all__ = ["lower_blocks", "lower_remap", "lower_resize", "lower_transpose"]
 
 Tables = Mapping[int, Sequence[int]]
 """Positions by axis of the operand; an axis that is missing stays as it is."""
@@ -122,3 +123,27 @@ def lower_blocks(
     operands = [builder.read(op.inputs[0]), builder.result_of(op.result)]
     kind = DepthToSpace if unfold else SpaceToDepth
     builder.task(kind, op, operands, kernel=(block, block), groups=int(channel_first))
+
+
+def lower_resize(builder: Builder, op: Op, rows: Taps, columns: Taps, *, by_row: bool) -> None:
+    """Append a resize by these taps; *by_row* adds up each row's taps before the row's weight."""
+    tables = [_weighted(2, rows), _weighted(3, columns)]
+    quant = op.inputs[0].tensor.quant
+    params = op_params(
+        input_zero_point=0 if quant is None else quant.zero_point,
+        output_zero_point=0 if quant is None else quant.zero_point,
+        input_scale=0.0 if quant is None else quant.scale,
+        output_scale=0.0 if quant is None else quant.scale,
+        input_shift=rows.bits,
+        output_shift=columns.bits,
+    )
+    operands = [builder.read(op.inputs[0]), builder.result_of(op.result)]
+    operands.append(builder.params(params, pack_tables(tables)))
+    kernel = (len(rows.positions), len(columns.positions))
+    builder.task(Resize, op, operands, kernel=kernel, groups=int(by_row))
+
+
+def _weighted(dim: int, taps: Taps) -> Table:
+    whole = taps.weights.dtype.kind == "i"
+    words = taps.weights.astype("<i4") if whole else taps.weights.astype("<f4").view("<i4")
+    return Table(dim, taps.positions.astype(np.int32), words)

@@ -25,6 +25,7 @@ from npuc.ops.pad import Pad as Pad
 from npuc.ops.quantize import Quantize as Quantize
 from npuc.ops.relu import Relu as Relu
 from npuc.ops.reshape import Reshape as Reshape
+from npuc.ops.resize import Resize as Resize
 from npuc.ops.slice import Slice as Slice
 from npuc.ops.softmax import Softmax as Softmax
 from npuc.ops.space_to_depth import SpaceToDepth as SpaceToDepth

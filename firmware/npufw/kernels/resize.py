@@ -4,15 +4,15 @@ kernel is the taps along rows and columns. Behind the OpParams: the rows' positi
 the output), their weights, then those of the columns; all by tap, then by row or column. Codes
 with DOUBLE and SINGLE have whole weights with input_shift fraction bits along rows and
 output_shift along columns: the exact sum is divided by 2^(both), half away from zero, and clamped.
-Codes with EVEN, and floats, have float32 weights; taps are added in float32, row by row, each
-times float32(row weight * column weight). EVEN takes (q - zp) * scale and gives
+Codes with EVEN, and floats, have float32 weights; taps are added in float32, row by row: each
+times float32(row weight * column weight) for groups = 0; for 1 each row's taps times the column
+weights, and their sum times the row weight. EVEN takes (q - zp) * scale and gives
 rint(sum / scale) + zp.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
         elif step.input.dtype in _CODES:
             made = _even(values, rows, columns, params, step)
         else:
-            made = _real(values.astype(np.float32), rows, columns)
+            made = _real(values.astype(np.float32), rows, columns, step)
         return made.astype(step.output.dtype.numpy).transpose(0, 3, 1, 2)
 
 
@@ -100,17 +100,30 @@ def _even(
 ) -> NDArray[np.float32]:
     scale = positive_scale(params.input_scale, step)
     zero = np.float32(params.input_zero_point)
-    real = _real((values.astype(np.float32) - zero) * scale, rows, columns)
+    real = _real((values.astype(np.float32) - zero) * scale, rows, columns, step)
     return np.asarray(np.clip(np.rint(real / scale) + zero, *_limits(step)), np.float32)
 
 
-def _real(values: NDArray[np.float32], rows: _Taps, columns: _Taps) -> NDArray[np.float32]:
+def _real(
+    values: NDArray[np.float32], rows: _Taps, columns: _Taps, step: Step
+) -> NDArray[np.float32]:
     n, _, _, c = values.shape
     total = np.zeros((n, rows.weights.shape[1], columns.weights.shape[1], c), np.float32)
-    for row, column in product(range(len(rows.weights)), range(len(columns.weights))):
-        weight = rows.weights[row][:, None] * columns.weights[column]
-        taps = values[:, rows.positions[row]][:, :, columns.positions[column]]
-        total += weight[..., None] * taps
+    for at, down in zip(rows.positions, rows.weights[..., None, None], strict=True):
+        taps = values[:, at]
+        if step.toa.groups == 1:
+            total += down * _across(taps, columns)
+            continue
+        for to, across in zip(columns.positions, columns.weights[..., None], strict=True):
+            total += (down * across) * taps[:, :, to]
+    return total
+
+
+def _across(taps: NDArray[np.float32], columns: _Taps) -> NDArray[np.float32]:
+    """Return the weighted sums along columns alone."""
+    total = np.zeros((*taps.shape[:2], columns.weights.shape[1], taps.shape[3]), np.float32)
+    for to, across in zip(columns.positions, columns.weights[..., None], strict=True):
+        total += across * taps[:, :, to]
     return total
 
 
@@ -127,6 +140,8 @@ def _sizes(step: Step) -> list[int]:
 def _tables(step: Step) -> Fault:
     if min(step.toa.kernel) < 1:
         return ErrorCode.BAD_WINDOW, f"kernel is at least one tap, got {step.toa.kernel}"
+    if step.toa.groups not in (0, 1):
+        return ErrorCode.BAD_WINDOW, f"groups is 0 or 1, got {step.toa.groups}"
     return words_behind_head(step, sum(_sizes(step)))
 
 
