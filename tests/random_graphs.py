@@ -23,6 +23,7 @@ from npuc.ir.const import Random as RandomData
 from npuc.ir.core import REGISTRY, Graph, Op, Value
 from npuc.ir.printer import print_graph
 from npuc.ir.types import Quant, TensorType
+from tests.random_movement import MOVES
 
 __all__ = ["Case", "random_case"]
 
@@ -452,4 +453,5 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _expand,
     _requantise,
     _cast,
+    *MOVES,
 )

@@ -95,5 +95,5 @@ def test_rounding_even_has_onnx_runtimes_bits(kind: tuple[dict[str, Any], int], 
         made = model.node("Resize", [real, "", "", sizes], "made", **words)
         theirs = model.run(inputs, quantized(model, made, quant_of(op.result)))
         for ours in both(op, inputs, Rounding.EVEN, emulate=seed == 3):
-            wrong += np.count_nonzero(ours != theirs)
+            wrong += int(np.count_nonzero(ours != theirs))
     assert wrong <= kind[1]

@@ -169,29 +169,28 @@ class Resize(Op):
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
         """Return the resized tensor: float64, exact integers, or float32 for codes with EVEN."""
         x = np.asarray(operands[0])
-        shape, along = x.shape, self.along
-        if self.mode == "nearest":
-            for axis, found in enumerate(along):
+        moved = [(axis, found) for axis, found in enumerate(self.along) if not found.kept]
+        if moved and self.mode != "nearest" and is_quantised(self.x):
+            return (self._quantised(x, rounding),)
+        for axis, found in moved:
+            if self.mode == "nearest":
                 x = x.take(nearest(found, self.nearest_mode), axis=axis)
-            return (x,)
-        if not is_quantised(self.x):
-            real = x.astype(np.float64)
-            for axis, found in enumerate(along):
-                if found.kept:
-                    continue
+            else:
                 matrix = exact_taps(found).matrix(found.extent)
-                real = np.moveaxis(np.tensordot(matrix, real, axes=(1, axis)), 0, axis)
-            return (real,)
+                x = np.moveaxis(np.tensordot(matrix, x.astype(np.float64), (1, axis)), 0, axis)
+        return (x,)
+
+    def _quantised(self, x: Array, rounding: Rounding) -> Array:
         rows, columns = self._taps(rounding)
+        shape, quant, dtype = x.shape, quant_of(self.x), self.x.tensor.numpy
         planes = x.reshape(-1, shape[2] if len(shape) > 3 else 1, shape[-1])
-        quant = quant_of(self.x)
         if rounding is not Rounding.EVEN:
-            made = _whole_sums(planes, rows, columns, self.x.tensor.numpy)
+            made = _whole_sums(planes, rows, columns, dtype)
         else:
             real = dequantize_codes(planes, quant)
             sums = _even_sums(real, rows, columns, by_row=self.mode == "cubic")
-            made = quantize_codes(sums, quant, self.x.tensor.numpy, rounding)
-        return (made.reshape(self.result.tensor.dims),)
+            made = quantize_codes(sums, quant, dtype, rounding)
+        return made.reshape(*shape[:2], *made.shape[5 - len(shape) :])
 
     def _taps(self, rounding: Rounding) -> tuple[Taps, Taps]:
         """Return the taps along the device's rows and columns."""
