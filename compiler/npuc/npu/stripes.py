@@ -275,7 +275,7 @@ class _Counts:
         per_channel = isinstance(task, Conv | Depthwise)
         chunks = channel_steps * ranges if per_channel else 1
         if task.READS is Reads.TABLES:
-            return cls(stripes, inputs, stripes)
+            return cls(stripes, inputs, 0, stripes)
         if chunks > 1 and (not cut.channels_outer or ranges > 1):
             chunks *= places
         residuals = stripes if isinstance(task, MatMul) else inputs
