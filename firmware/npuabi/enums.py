@@ -40,13 +40,13 @@ class Opcode(IntEnum):
     QUANTIZE = 11
     DEQUANTIZE = 12
     SOFTMAX = 13
-    MATMUL = 27
-    CAST = 35
     REMAP = 22
     TRANSPOSE = 23
     RESIZE = 24
     DEPTH_TO_SPACE = 25
     SPACE_TO_DEPTH = 26
+    MATMUL = 27
+    CAST = 35
 
 
 @unique
