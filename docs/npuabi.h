@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x4ffbb51af346f7d3)
+#define NPU_SCHEMA_HASH UINT64_C(0x80ba1fd3279fa4b0)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -63,8 +63,12 @@ enum npu_opcode {
     NPU_OPCODE_QUANTIZE = 11,
     NPU_OPCODE_DEQUANTIZE = 12,
     NPU_OPCODE_SOFTMAX = 13,
+    NPU_OPCODE_REMAP = 22,
+    NPU_OPCODE_TRANSPOSE = 23,
+    NPU_OPCODE_RESIZE = 24,
+    NPU_OPCODE_DEPTH_TO_SPACE = 25,
+    NPU_OPCODE_SPACE_TO_DEPTH = 26,
     NPU_OPCODE_MATMUL = 27,
-    NPU_OPCODE_NORM = 31,
     NPU_OPCODE_CAST = 35,
 };
 
@@ -251,11 +255,11 @@ struct npu_toa {
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */
-    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0 */
+    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0 */
     uint8_t stride[2]; /* rows, columns moved a step */
     uint8_t dilation[2]; /* rows, columns between taps */
     uint8_t pads[4]; /* rows and columns beyond the stripe: top, left, bottom, right */
-    uint16_t groups; /* 1, or the channel count for depthwise; pools: 1 counts padded taps; norm: groups */
+    uint16_t groups; /* 1, or the channel count for depthwise; pools: 1 counts padded taps */
     int16_t clamp[2]; /* smallest and largest output value */
     uint8_t setup_cycles; /* cycles that the registers need before the clock: at least 2 */
     uint8_t pad[3]; /* zero */
