@@ -120,11 +120,16 @@ def compile_graph(
     folder: Path = Path(),
     after: After | None = None,
     progress: Progress = silent,
+    context: PassContext | None = None,
 ) -> Compilation:
-    """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*."""
+    """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*.
+
+    *context* is one that :func:`context_of` made, for who wants to read it afterwards.
+    """
     start = time.perf_counter()
-    context = context_of(graph, options, folder)
-    context.progress = progress
+    if context is None:
+        context = context_of(graph, options, folder)
+        context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
     best = best_plan(graph, context, after)
     header = table_header(
