@@ -35,7 +35,7 @@ from npuc.passes.precision import set_precisions
 from npuc.plans import best_plan
 from npuc.samples import calibration_samples, generated
 
-__all__ = ["Compilation", "Options", "compile", "context_of"]
+__all__ = ["Compilation", "Options", "compile", "compile_quantised", "context_of"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
 
@@ -131,6 +131,24 @@ def compile_graph(
         context = context_of(graph, options, folder)
         context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
+    made = compile_quantised(graph, context, after=after)
+    compile_s = time.perf_counter() - start
+    return replace(made, passes=(*times, *made.passes), compile_s=compile_s)
+
+
+def compile_quantised(
+    graph: Graph,
+    context: PassContext,
+    *,
+    after: After | None = None,
+    answer: KnownAnswer | None = None,
+) -> Compilation:
+    """Compile a *graph* that has gone through GRAPH_PASSES, and is left as it is.
+
+    So one quantised graph may be compiled for several levels and targets; *answer* is the known
+    answer of another one of them, which depends on the graph alone.
+    """
+    start = time.perf_counter()
     best = best_plan(graph, context, after)
     header = table_header(
         target=context.target,
@@ -152,7 +170,7 @@ def compile_graph(
         interface=best.emitted.interface,
         sources=best.emitted.sources,
         symbols=best.emitted.symbols,
-        known_answer=_known_answer(graph, context.rounding),
+        known_answer=answer or _known_answer(graph, context.rounding),
         states=best.emitted.states,
     )
     try:
@@ -168,7 +186,7 @@ def compile_graph(
         timeline=best.timeline,
         arena=best.arena,
         notes=tuple(context.notes),
-        passes=(*times, *best.times),
+        passes=tuple(best.times),
         compile_s=time.perf_counter() - start,
     )
 

@@ -6,14 +6,15 @@ Invariant: each level is computed from the same input, and none from another lev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npuabi.enums import Rounding
 from npuabi.errors import AbiError
 from npuabi.progress import Progress, silent
+from npuabi.target import Target
 from npuc.check.device import Bytes, run_blob, run_tasks
 from npuc.check.places import Part, parts_of, places_of
-from npuc.driver import Compilation, Options, compile_graph, context_of
+from npuc.driver import Compilation, Options, compile_graph, compile_quantised, context_of
 from npuc.frontend.source import Source
 from npuc.frontend.text import check_constants, parse
 from npuc.ir.const import Const
@@ -26,10 +27,11 @@ from npuc.passes.calibrate import Calibrate
 from npuc.passes.context import PassContext
 from npuc.passes.depend import Depend
 from npuc.passes.infer_types import InferTypes
+from npuc.passes.legalise import refuse_unsupported
 from npuc.passes.manager import Pass, PassManager
 from npuc.passes.tied import float_activations
 
-__all__ = ["Compiled", "Levels", "compiled", "float_graph", "run_levels", "values_of"]
+__all__ = ["Compiled", "Levels", "compiled", "float_graph", "recompiled", "run_levels", "values_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,45 +86,67 @@ def values_of(graph: Graph) -> list[Value]:
 
 def compiled(source: Source, options: Options, *, progress: Progress = silent) -> Compiled:
     """Compile *source*, and keep what comparing the levels takes. Raises CompileError."""
-    planned: list[Graph] = []
-    quants: dict[str, Quant] = {}
-
-    def keep(step: Pass, graph: Graph) -> None:
-        if isinstance(step, Depend):
-            planned.append(graph)
-        if isinstance(step, Calibrate):
-            pairs = ((v.name, v.tensor.quant) for v in float_activations(graph))
-            quants.update((name, quant) for name, quant in pairs if quant is not None)
-
+    seen = _Seen()
     graph = parse(source)
     check_constants(graph)
     context = context_of(graph, options, source.folder)
     context.progress = progress
-    made = compile_graph(graph, options, after=keep, context=context)
+    made = compile_graph(graph, options, after=seen.after, context=context)
     return Compiled(
         source=source,
         options=options,
         compilation=made,
         context=context,
-        planned=planned[-1],
-        quants=quants,
+        planned=seen.planned[-1],
+        quants=seen.quants,
     )
 
 
+def recompiled(made: Compiled, target: Target, level: int) -> Compiled:
+    """Compile the quantised graph of *made* for another target and level. Raises CompileError."""
+    seen, before = _Seen(), made.compilation
+    context = replace(made.context, target=target, level=level)
+    refuse_unsupported(before.graph, target)
+    answer = before.program.known_answer
+    after = compile_quantised(before.graph, context, after=seen.after, answer=answer)
+    return replace(made, compilation=after, context=context, planned=seen.planned[-1])
+
+
+class _Seen:
+    """What is taken from between the passes."""
+
+    def __init__(self) -> None:
+        self.planned: list[Graph] = []
+        self.quants: dict[str, Quant] = {}
+
+    def after(self, step: Pass, graph: Graph) -> None:
+        if isinstance(step, Depend):
+            self.planned.append(graph)
+        if isinstance(step, Calibrate):
+            pairs = ((v.name, v.tensor.quant) for v in float_activations(graph))
+            self.quants.update((name, quant) for name, quant in pairs if quant is not None)
+
+
 def run_levels(
-    made: Compiled, inputs: Mapping[str, Array], *, progress: Progress = silent
+    made: Compiled,
+    inputs: Mapping[str, Array],
+    *,
+    above: Levels | None = None,
+    progress: Progress = silent,
 ) -> Levels:
-    """Run one batch of *inputs* at every level. Raises CompileError, AbiError."""
-    compilation, graph = made.compilation, float_graph(made.source, made.options)
-    progress("L1", 0, 4)
-    l1 = _float_level(graph, inputs, compilation.rounding)
-    progress("L2", 1, 4)
-    l2: dict[Value, Array] = {}
-    evaluate(compilation.graph, inputs, compilation.rounding, l2.__setitem__, stored=True)
-    progress("L3", 2, 4)
+    """Run one batch of *inputs* at every level.
+
+    *above* is what the same inputs made of the same quantised graph, planned otherwise: its L1 and
+    L2 are taken over. Raises CompileError, AbiError.
+    """
+    compilation = made.compilation
+    if above is None:
+        progress("L1 and L2", 0, 3)
+        above = _upper_levels(made, inputs)
+    progress("L3", 1, 3)
     places, target = places_of(made.planned), compilation.target
     tasks = run_tasks(compilation.program, target, places, inputs)
-    progress("L4", 3, 4)
+    progress("L4", 2, 3)
     blob: Bytes | None = None
     stopped = None
     try:
@@ -130,17 +154,23 @@ def run_levels(
     except AbiError as error:
         stopped = str(error)
     parts = parts_of(compilation.graph, made.context)
-    values = values_of(compilation.graph)
-    computed = values[len(compilation.graph.arguments) :]
-    return Levels(
+    values = values_of(compilation.graph)[len(compilation.graph.arguments) :]
+    return replace(
+        above,
         made=made,
-        graph=graph,
-        l1=l1,
-        l2={v: l2[v] for v in values},
-        l3={v: _taken(v, parts[v], tasks) for v in computed},
-        l4={} if blob is None else {v: _taken(v, parts[v], blob) for v in computed},
+        l3={v: _taken(v, parts[v], tasks) for v in values},
+        l4={} if blob is None else {v: _taken(v, parts[v], blob) for v in values},
         stopped=stopped,
     )
+
+
+def _upper_levels(made: Compiled, inputs: Mapping[str, Array]) -> Levels:
+    compilation, graph = made.compilation, float_graph(made.source, made.options)
+    l1 = _float_level(graph, inputs, compilation.rounding)
+    found: dict[Value, Array] = {}
+    evaluate(compilation.graph, inputs, compilation.rounding, found.__setitem__, stored=True)
+    l2 = {v: found[v] for v in values_of(compilation.graph)}
+    return Levels(made=made, graph=graph, l1=l1, l2=l2, l3={}, l4={})
 
 
 def _float_level(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) -> dict[str, Array]:

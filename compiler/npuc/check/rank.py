@@ -80,7 +80,7 @@ def losses(levels: Levels, *, progress: Progress = silent) -> list[Loss]:
         return []
     compilation = levels.compilation
     here = _alone(compilation.graph, levels.l1, levels.made.context)
-    precision = compilation.program.header.precision.name.lower()
+    precision = levels.made.context.precision.name.lower()
     there = {}
     for number, wider in enumerate(_WIDER[precision]):
         progress(f"in {wider}", number, len(_WIDER[precision]))
