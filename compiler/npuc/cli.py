@@ -126,6 +126,7 @@ def check(
 @part("keep")
 @part("shapes")
 @part("calibrate")
+@part("preprocess")
 @click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
 @click.option("--mlir", is_flag=True, help="Print MLIR's generic form.")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
@@ -138,6 +139,7 @@ def opt(
     keep: dict[str, str],
     shapes: dict[str, tuple[int, ...]],
     calibrate: str | None,
+    preprocess: str | None,
     elide: bool,
     mlir: bool,
     output: str,
@@ -172,7 +174,7 @@ def opt(
         graph = parse(source)
         check_constants(graph)
         if any(isinstance(step, Calibrate) for step in steps):
-            context.calibration = calibration_samples(graph, calibrate, context)
+            context.calibration = calibration_samples(graph, calibrate, context, preprocess)
         set_precisions(graph, context, precision, keep)
         PassManager(steps).run(graph, context)
         show = print_mlir if mlir else print_graph

@@ -74,8 +74,11 @@ _OPTIONS: dict[str, Decorator] = {
     ),
     "calibrate": click.option(
         "--calibrate",
-        metavar="X.npz|random",
+        metavar="X.npz|FOLDER|random",
         help="Samples that fix the ranges of codes; default: the graph's calibration attribute.",
+    ),
+    "preprocess": click.option(
+        "--preprocess", metavar="FILE.toml", help="How the images of --calibrate become arrays."
     ),
     "percentile": click.option(
         "--percentile",

@@ -44,10 +44,12 @@ _KNOWN_ANSWER_SEED = 20_260_101
 class Options:
     """What a user can choose; the defaults are those of ``npuc compile``.
 
-    ``calibrate`` is the path of an npz, ``random``, or arrays by input name; None takes the graph's
-    own attribute. ``precision`` is auto, int8, int16, fp16 or fp32: auto is int8 where the graph is
-    quantised or calibration data is given, else fp16. ``keep`` gives single ops another one, by the
-    name of a result. ``level`` 0 to 3 changes tiling, placement and order, never a number.
+    ``calibrate`` is the path of an npz, of an image or of a folder of images, ``random``, or arrays
+    by input name; None takes the graph's own attribute. ``preprocess`` is the path of the TOML file
+    that says how images become arrays. ``precision`` is auto, int8, int16, fp16 or fp32: auto is
+    int8 where the graph is quantised or calibration data is given, else fp16. ``keep`` gives single
+    ops another one, by the name of a result. ``level`` 0 to 3 changes tiling, placement and order,
+    never a number.
     """
 
     target: str | Target = "edge"
@@ -55,6 +57,7 @@ class Options:
     keep: Mapping[str, str | Precision] = field(default_factory=dict)
     rounding: str = "double"
     calibrate: str | Path | Mapping[str, Array] | None = None
+    preprocess: str | Path | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     level: int = 2
     sram_limit_kib: int | None = None
@@ -206,7 +209,7 @@ def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
         no_fuse=not options.fuse,
         sram_limit=options.sram_limit_kib and options.sram_limit_kib << 10,
     )
-    context.calibration = calibration_samples(graph, options.calibrate, context)
+    context.calibration = calibration_samples(graph, options.calibrate, context, options.preprocess)
     set_precisions(graph, context, options.precision, options.keep)
     return context
 
