@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x80ba1fd3279fa4b0)
+#define NPU_SCHEMA_HASH UINT64_C(0xef986acc7590ff5e)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -174,7 +174,6 @@ enum npu_error {
     NPU_ERROR_INPUT_BATCH = 0x45,
     NPU_ERROR_KNOWN_ANSWER = 0x46,
     NPU_ERROR_INPUT_FILE = 0x47,
-    NPU_ERROR_INPUT_IMAGE = 0x48,
 };
 
 #pragma pack(push, 1)
@@ -286,6 +285,15 @@ struct npu_op_params {
     float input_scale; /* real value of an input step; quantise: 0 */
     float output_scale; /* real value of an output step; dequantise: 0 */
     int32_t diff_min; /* softmax: differences below this give zero */
+};
+
+/* Head of a parameters tensor whose TOA computes on floats; an absent bound is infinite. */
+struct npu_float_params {
+    float low; /* smallest output */
+    float high; /* largest output */
+    float inner_low; /* smallest result of a convolution before the residual add */
+    float inner_high; /* largest result of a convolution before the residual add */
+    uint8_t pad[48]; /* zero */
 };
 
 /* One input or output of the network as the host sees it. */
@@ -425,6 +433,13 @@ _Static_assert(offsetof(struct npu_op_params, left_shift) == 48, "OpParams.left_
 _Static_assert(offsetof(struct npu_op_params, input_scale) == 52, "OpParams.input_scale");
 _Static_assert(offsetof(struct npu_op_params, output_scale) == 56, "OpParams.output_scale");
 _Static_assert(offsetof(struct npu_op_params, diff_min) == 60, "OpParams.diff_min");
+
+_Static_assert(sizeof(struct npu_float_params) == 64, "FloatParams");
+_Static_assert(offsetof(struct npu_float_params, low) == 0, "FloatParams.low");
+_Static_assert(offsetof(struct npu_float_params, high) == 4, "FloatParams.high");
+_Static_assert(offsetof(struct npu_float_params, inner_low) == 8, "FloatParams.inner_low");
+_Static_assert(offsetof(struct npu_float_params, inner_high) == 12, "FloatParams.inner_high");
+_Static_assert(offsetof(struct npu_float_params, pad) == 16, "FloatParams.pad");
 
 _Static_assert(sizeof(struct npu_interface) == 64, "Interface");
 _Static_assert(offsetof(struct npu_interface, direction) == 0, "Interface.direction");

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi import fixedpoint
-from npuabi.enums import Rounding
+from npuabi.enums import DType, Rounding
 from npuabi.fixedpoint import round_half_away
 from npuc.ir.core import Array
 from npuc.ir.types import Quant
@@ -25,6 +25,7 @@ from npuc.window import Window
 __all__ = [
     "accumulator_bound",
     "add_codes",
+    "add_headroom",
     "average_codes",
     "average_codes_even",
     "clamp_codes",
@@ -38,6 +39,7 @@ __all__ = [
     "matmul_fits_int32",
     "matmul_scale",
     "multipliers",
+    "needs_wide",
     "quantize_codes",
     "requantise",
     "requantise_real",
@@ -50,6 +52,7 @@ __all__ = [
 ]
 
 _LOW, _HIGH = -128, 127
+_LIMITS = {DType.I8: (-128, 127), DType.I16: (-32768, 32767)}
 _BLOCK_TAPS = 1 << 20
 """Numbers in the matrix of taps that one product reads, about; at least one image's."""
 
@@ -131,33 +134,41 @@ def requantise(
     rounding: Rounding,
     *,
     wide: bool = False,
+    dtype: DType = DType.I8,
 ) -> Array:
-    """Return int8 codes of integer *sums*, scaled by *reals* along axis 1 (or by the only one).
+    """Return codes of integer *sums*, scaled by *reals* along axis 1 (or by the only one).
 
-    *wide* says that the sums may leave int32, see :func:`fits_int32`.
+    *wide* says that the sums may leave int32, see :func:`fits_int32`. Sums of i16 have a rule of
+    their own, see :func:`npuabi.fixedpoint.requantise_narrow`.
     """
     multiplier, shift = multipliers(reals, rounding)
     along = (1, -1) + (1,) * (sums.ndim - 2)
     if len(reals) == 1:
         along = (1,) * sums.ndim
-    scaled = fixedpoint.apply(
-        sums, multiplier.reshape(along), shift.reshape(along), rounding, wide=wide
-    )
-    return _saturate(scaled + zero_point, clamp)
+    factors = multiplier.reshape(along), shift.reshape(along)
+    if dtype is DType.I16:
+        scaled = fixedpoint.requantise_narrow(sums, *factors, rounding)
+    else:
+        scaled = fixedpoint.apply(sums, *factors, rounding, wide=wide)
+    return _saturate(scaled + zero_point, clamp, dtype)
 
 
 def requantise_real(
-    sums: Array, reals: Sequence[float], zero_point: int, clamp: tuple[int, int]
+    sums: Array,
+    reals: Sequence[float],
+    zero_point: int,
+    clamp: tuple[int, int],
+    dtype: DType = DType.I8,
 ) -> Array:
-    """Return int8 codes of (N, O) *sums*, scaled in float64 and rounded half away from zero.
+    """Return codes of (N, O) *sums*, scaled in float64 and rounded half away from zero.
 
     *reals* are one or O scales. LiteRT's reference FULLY_CONNECTED.
     """
-    return _saturate(fixedpoint.requantise_real(sums, reals) + zero_point, clamp)
+    return _saturate(fixedpoint.requantise_real(sums, reals) + zero_point, clamp, dtype)
 
 
-def _saturate(values: Array, clamp: tuple[int, int]) -> Array:
-    return np.clip(values, *clamp).astype(np.int8)
+def _saturate(values: Array, clamp: tuple[int, int], dtype: DType = DType.I8) -> Array:
+    return np.clip(values, *clamp).astype(dtype.numpy)
 
 
 def rescale(
@@ -168,18 +179,21 @@ def rescale(
     rounding: Rounding,
     *,
     float32: bool = False,
+    dtype: DType = DType.I8,
 ) -> Array:
-    """Return the codes in *target*'s parameters of values given in *source*'s.
+    """Return the codes in *target*'s parameters, as *dtype*, of values given in *source*'s.
 
     EVEN dequantises and quantises again, in float32, as ONNX Runtime does for Relu, Clip and
     QLinearConcat. *float32*: see :func:`rescale_scale`.
     """
     if rounding is Rounding.EVEN:
         real = dequantize_codes(codes, source)
-        return _saturate(quantize_codes(real, target, np.dtype(np.int8), rounding), clamp)
+        found = quantize_codes(real, target, np.dtype(dtype.numpy), rounding)
+        return _saturate(found, clamp, dtype)
     centred = codes.astype(np.int64) - source.zero_point
     scale = rescale_scale(source, target, rounding, float32=float32)
-    return requantise(centred, [scale], target.zero_point, clamp, rounding)
+    scaled = fixedpoint.requantise(centred, *fixedpoint.quantize_multiplier(scale), rounding)
+    return _saturate(scaled + target.zero_point, clamp, dtype)
 
 
 def rescale_scale(source: Quant, target: Quant, rounding: Rounding, *, float32: bool) -> float:
@@ -197,30 +211,39 @@ def add_codes(
     target: Quant,
     clamp: tuple[int, int],
     rounding: Rounding,
+    dtype: DType = DType.I8,
 ) -> Array:
-    """Return the int8 codes of the sum of two operands, each (codes, parameters).
+    """Return the codes of the sum of two operands, each (codes, parameters).
 
-    LiteRT's int8 ADD for DOUBLE and SINGLE. EVEN is ONNX Runtime's QLinearAdd, where the order of
-    the operands matters: see :func:`_added_even`.
+    LiteRT's ADD of *dtype* for DOUBLE and SINGLE. EVEN is ONNX Runtime's QLinearAdd, where the
+    order of the operands matters: see :func:`_added_even`.
     """
     (_, qa), (_, qb) = operands
-    found = fixedpoint.add_parameters(qa.scale, qb.scale, target.scale, rounding)
+    headroom = add_headroom(dtype)
+    found = fixedpoint.add_parameters(qa.scale, qb.scale, target.scale, rounding, headroom=headroom)
     parts = [x.astype(np.int64) - q.zero_point for x, q in operands]
     factors = (
         (found.input_multiplier, found.input_shift),
         (found.residual_multiplier, found.residual_shift),
     )
     if rounding is Rounding.EVEN:
-        return _saturate(_added_even(operands, target), clamp)
+        return _saturate(_added_even(operands, target, _LIMITS[dtype]), clamp, dtype)
     left, right = (
         fixedpoint.apply(x << found.left_shift, *factor, rounding)
         for x, factor in zip(parts, factors, strict=True)
     )
     total = fixedpoint.apply(left + right, found.output_multiplier, found.output_shift, rounding)
-    return _saturate(total + target.zero_point, clamp)
+    return _saturate(total + target.zero_point, clamp, dtype)
 
 
-def _added_even(operands: Sequence[tuple[Array, Quant]], target: Quant) -> Array:
+def add_headroom(dtype: DType) -> int:
+    """Return the bits by which an ADD shifts its operands left."""
+    return fixedpoint.ADD_LEFT_SHIFT if dtype is DType.I8 else fixedpoint.ADD_LEFT_SHIFT_16
+
+
+def _added_even(
+    operands: Sequence[tuple[Array, Quant]], target: Quant, limits: tuple[int, int]
+) -> Array:
     """Return rint(fma(a, ra, fma(b, rb, rest))), rest = zo - fma(za, ra, zb * rb), in float32.
 
     ra = sa / so, rb = sb / so (MLAS qladd_avx2.cpp).
@@ -231,7 +254,7 @@ def _added_even(operands: Sequence[tuple[Array, Quant]], target: Quant) -> Array
     rest = np.float32(target.zero_point) - fma(qa.zero_point, ra, np.float32(qb.zero_point) * rb)
     with np.errstate(over="ignore", invalid="ignore"):
         real = np.rint(fma(a, ra, fma(b, rb, rest)))
-    return np.fmin(np.fmax(real, _LOW), _HIGH)
+    return np.fmin(np.fmax(real, limits[0]), limits[1])
 
 
 def clamp_real(values: Array, clamp: Sequence[float] | None) -> Array:
@@ -242,43 +265,47 @@ def clamp_real(values: Array, clamp: Sequence[float] | None) -> Array:
     return np.minimum(np.maximum(values, low), high)
 
 
-def clamp_codes(quant: Quant, clamp: Sequence[float] | None, rounding: Rounding) -> tuple[int, int]:
-    """Return the smallest and largest int8 code that a real range [low, high] allows.
+def clamp_codes(
+    quant: Quant, clamp: Sequence[float] | None, rounding: Rounding, dtype: DType = DType.I8
+) -> tuple[int, int]:
+    """Return the smallest and largest code of *dtype* that a real range [low, high] allows.
 
     A bound is quantised as quantize does it: divided in float32, halves away from zero (to even
     for EVEN). None, or an infinite bound, is no limit; low above high gives (high, high).
     """
+    limits = _LIMITS[dtype]
     if clamp is None:
-        return _LOW, _HIGH
-    low, high = (_code(quant, bound, rounding) for bound in clamp)
+        return limits
+    low, high = (_code(quant, bound, rounding, limits) for bound in clamp)
     return min(low, high), high
 
 
-def _code(quant: Quant, bound: float, rounding: Rounding) -> int:
+def _code(quant: Quant, bound: float, rounding: Rounding, limits: tuple[int, int]) -> int:
+    smallest, largest = limits
     if math.isinf(bound):
-        return _LOW if bound < 0 else _HIGH
+        return smallest if bound < 0 else largest
     # A bound beyond float32 is beyond every code: it saturates below.
     with np.errstate(over="ignore"):
         steps = np.float32(bound) / np.float32(quant.scale)
     if not np.isfinite(steps):
-        return _LOW if steps < 0 else _HIGH
+        return smallest if steps < 0 else largest
     even = rounding is Rounding.EVEN
     whole = int(np.rint(steps)) if even else round_half_away(float(steps))
-    return min(max(whole + quant.zero_point, _LOW), _HIGH)
+    return min(max(whole + quant.zero_point, smallest), largest)
 
 
-def average_codes(totals: Array, counts: Array) -> Array:
-    """Return the int8 codes of means, given the exact *totals* of raw codes over *counts* taps.
+def average_codes(totals: Array, counts: Array, dtype: DType = DType.I8) -> Array:
+    """Return the codes of means, given the exact *totals* of raw codes over *counts* taps.
 
     LiteRT's average pool: the raw codes' mean, half away from zero.
     """
     total, count = totals.astype(np.int64), counts.astype(np.int64)
     away = np.sign(total) * ((np.abs(total) + count // 2) // count)
-    return _saturate(away, (_LOW, _HIGH))
+    return _saturate(away, _LIMITS[dtype], dtype)
 
 
-def average_codes_even(taps: Array, counts: Array, quant: Quant) -> Array:
-    """Return the int8 codes of the means of float32 *taps* (..., KH, KW), padding 0.
+def average_codes_even(taps: Array, counts: Array, quant: Quant, dtype: DType = DType.I8) -> Array:
+    """Return the codes of the means of float32 *taps* (..., KH, KW), padding 0.
 
     ONNX Runtime's QLinearAveragePool, all in float32: the taps added one by one, row by row, then
     rint(sum / count / scale + zero point).
@@ -289,11 +316,13 @@ def average_codes_even(taps: Array, counts: Array, quant: Quant) -> Array:
         for column in range(columns):
             total = total + taps[..., row, column]
     steps = total / counts.astype(np.float32) / np.float32(quant.scale)
-    return _saturate(np.rint(steps + np.float32(quant.zero_point)), (_LOW, _HIGH))
+    return _saturate(np.rint(steps + np.float32(quant.zero_point)), _LIMITS[dtype], dtype)
 
 
-def global_average_codes(x: Array, quant: Quant, rounding: Rounding) -> Array:
-    """Return the int8 codes of each channel's mean over rows and columns, (N, C, 1, 1).
+def global_average_codes(
+    x: Array, quant: Quant, rounding: Rounding, dtype: DType = DType.I8
+) -> Array:
+    """Return the codes of each channel's mean over rows and columns, (N, C, 1, 1).
 
     EVEN is ONNX Runtime's QLinearGlobalAveragePool: the centred total times scale / (scale *
     count), in float32, rounded, then the zero point.
@@ -301,12 +330,12 @@ def global_average_codes(x: Array, quant: Quant, rounding: Rounding) -> Array:
     totals = x.astype(np.int64).sum(axis=(2, 3), keepdims=True)
     count = x.shape[2] * x.shape[3]
     if rounding is not Rounding.EVEN:
-        return average_codes(totals, np.array(count))
+        return average_codes(totals, np.array(count), dtype)
     scale = np.float32(quant.scale)
     mean = (totals - quant.zero_point * count).astype(np.float32) * (
         scale / (scale * np.float32(count))
     )
-    return _saturate(np.rint(mean).astype(np.int64) + quant.zero_point, (_LOW, _HIGH))
+    return _saturate(np.rint(mean).astype(np.int64) + quant.zero_point, _LIMITS[dtype], dtype)
 
 
 def matmul_scale(a: Quant, b: Quant, y: Quant, rounding: Rounding) -> float:
@@ -438,6 +467,16 @@ def accumulator_bound(
     low: Array = start + smallest * up + largest * down
     high: Array = start + largest * up + smallest * down
     return low, high
+
+
+def needs_wide(
+    weights: Array, bias: Array | None, zero_point: int, dtype: DType = DType.I8
+) -> bool:
+    """Return whether sums of *dtype* codes take 64 bits: those of i16 always do."""
+    if dtype is DType.I16:
+        return True
+    reach = (_LOW - zero_point, _HIGH - zero_point)
+    return not fits_int32(weights, bias, reach)
 
 
 def fits_int32(weights: Array, bias: Array | None, x_range: tuple[int, int]) -> bool:

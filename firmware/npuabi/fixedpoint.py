@@ -21,6 +21,7 @@ from npuabi.errors import AbiError, ErrorCode
 
 __all__ = [
     "ADD_LEFT_SHIFT",
+    "ADD_LEFT_SHIFT_16",
     "INT32_MAX",
     "INT32_MIN",
     "MAX_SHIFT",
@@ -40,6 +41,7 @@ __all__ = [
     "real_words",
     "requantise",
     "requantise_even",
+    "requantise_narrow",
     "requantise_real",
     "rescale_to_q12",
     "round_half_away",
@@ -58,8 +60,12 @@ MIN_SHIFT, MAX_SHIFT = -31, 30
 """Shifts that a Q31 multiplier may come with; positive shifts left."""
 ADD_LEFT_SHIFT = 20
 """Headroom in bits of an int8 ADD's operands (LiteRT)."""
+ADD_LEFT_SHIFT_16 = 15
+"""The same of an int16 ADD."""
 
 _EVEN_MAX = 2.0**31 - 128
+_NARROW_LIMIT, _NARROW_MAX = 0x7FFF0000, 0x7FFF
+_SUM_MAX = 1 << 47
 _LOW_31 = INT32_MAX
 _SOFTMAX_INTEGER_BITS = 5
 _ACCUMULATION_INTEGER_BITS = 12
@@ -155,6 +161,28 @@ def requantise(
     if m.size and m.min() >= 0:
         return _double_closed(x, m, right)
     return rounding_divide_by_pot(srdhm(x, m), right)
+
+
+def requantise_narrow(acc: Any, multiplier: Any, shift: Any, rounding: Rounding) -> Ints:
+    """Return 64-bit sums of int16 activations rescaled, without zero point or clamp.
+
+    DOUBLE and SINGLE are LiteRT's MultiplyByQuantizedMultiplier(int64): the Q31 multiplier reduced
+    to 16 bits, one rounding, halves up. EVEN is :func:`requantise_even`. *acc* lies below 2^47; a
+    shift above 14, which LiteRT does not take, shifts it left first and saturates it there. Raises
+    AbiError (BAD_MULTIPLIER) when shift or scale is out of range.
+    """
+    if rounding is Rounding.EVEN:
+        return requantise_even(acc, scale_of(multiplier))
+    x, m = np.asarray(acc, np.int64), np.asarray(multiplier, np.int64)
+    s = np.asarray(shift, np.int64)
+    if s.size and (s.min() < MIN_SHIFT or s.max() > MAX_SHIFT):
+        detail = f"shifts are from {MIN_SHIFT} to {MAX_SHIFT}, got {s.min()} to {s.max()}"
+        raise AbiError(ErrorCode.BAD_MULTIPLIER, detail)
+    reduced = np.where(m < _NARROW_LIMIT, (m + (1 << 15)) >> 16, _NARROW_MAX)
+    left, right = np.maximum(s - 14, 0), np.maximum(15 - s, 1)
+    most = np.right_shift(np.int64(_SUM_MAX), left)
+    total = np.asarray(np.clip(x, -most, most) << left) * reduced
+    return np.asarray((total + np.left_shift(np.int64(1), right - 1)) >> right)
 
 
 def requantise_even(acc: Any, scale: Any) -> Ints:
@@ -301,11 +329,14 @@ class AddParameters:
     output_shift: int
 
 
-def add_parameters(sa: float, sb: float, so: float, rounding: Rounding) -> AddParameters:
-    """Return the multipliers of an int8 ADD of scales *sa* + *sb* -> *so*.
+def add_parameters(
+    sa: float, sb: float, so: float, rounding: Rounding, *, headroom: int = ADD_LEFT_SHIFT
+) -> AddParameters:
+    """Return the multipliers of an ADD of scales *sa* + *sb* -> *so*.
 
     DOUBLE, SINGLE: LiteRT's: both inputs over twice the larger scale, the sum back to *so*, with
-    20 bits of headroom. EVEN: float32 sa / so and sb / so, no headroom, output factor 1.
+    *headroom* bits below: 20 for int8, 15 for int16. EVEN: float32 sa / so and sb / so, no
+    headroom, output factor 1.
     """
     if rounding is Rounding.EVEN:
         a, b = (multiplier_of(float(np.float32(s) / np.float32(so)), rounding) for s in (sa, sb))
@@ -313,7 +344,7 @@ def add_parameters(sa: float, sb: float, so: float, rounding: Rounding) -> AddPa
     else:
         twice = 2.0 * max(sa, sb)
         a, b = quantize_multiplier(sa / twice), quantize_multiplier(sb / twice)
-        left, output = ADD_LEFT_SHIFT, quantize_multiplier(twice / ((1 << ADD_LEFT_SHIFT) * so))
+        left, output = headroom, quantize_multiplier(twice / ((1 << headroom) * so))
     return AddParameters(
         left_shift=left,
         input_multiplier=a[0],

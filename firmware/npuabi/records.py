@@ -1,7 +1,8 @@
 """Every record of the ABI, each stated once.
 
 Container: FileHeader, SectionEntry. Descriptor table: TableHeader, TensorDescriptor, Toa. Beside
-it: OpParams (the head of a parameters tensor), Interface, SourceEntry, StateEntry, KnownAnswer.
+it: OpParams and FloatParams (heads of parameters tensors), Interface, SourceEntry, StateEntry,
+KnownAnswer.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ __all__ = [
     "NO_TENSOR",
     "RECORDS",
     "FileHeader",
+    "FloatParams",
     "Interface",
     "KnownAnswer",
     "OpParams",
@@ -185,6 +187,17 @@ class OpParams(Record):
 
 
 @record(size=64)
+class FloatParams(Record):
+    """Head of a parameters tensor whose TOA computes on floats; an absent bound is infinite."""
+
+    low: float = f32("smallest output")
+    high: float = f32("largest output")
+    inner_low: float = f32("smallest result of a convolution before the residual add")
+    inner_high: float = f32("largest result of a convolution before the residual add")
+    pad: bytes = reserved(48)
+
+
+@record(size=64)
 class Interface(Record):
     """One input or output of the network as the host sees it."""
 
@@ -244,6 +257,7 @@ RECORDS: tuple[type[Record], ...] = (
     TensorDescriptor,
     Toa,
     OpParams,
+    FloatParams,
     Interface,
     SourceEntry,
     StateEntry,

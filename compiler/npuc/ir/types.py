@@ -75,6 +75,11 @@ class TensorType:
         return math.prod(self.dims)
 
     @property
+    def coded(self) -> bool:
+        """Whether the elements are codes, or other integers, and not real numbers."""
+        return self.dtype not in (DType.F32, DType.F16)
+
+    @property
     def numpy(self) -> np.dtype[np.generic]:
         """The little-endian numpy dtype of the elements."""
         return np.dtype(self.dtype.numpy)

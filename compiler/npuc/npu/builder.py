@@ -6,6 +6,8 @@ tiling comes later. Device tensors have rank 4: see ``npuabi.geometry.device_dim
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout, Rounding, Space
 from npuabi.geometry import dense_strides, device_dims
-from npuabi.records import OpParams
+from npuabi.records import FloatParams, OpParams
 from npuabi.target import Target
 from npuc.ir.const import Const, Dense
 from npuc.ir.core import Array, Graph, Op, Value
@@ -24,8 +26,9 @@ from npuc.npu.regions import Box, slice_buffer
 from npuc.npu.rows import lies_in_rows, matrix_buffer, plain_view
 from npuc.npu.tasks import BufferOp, Constant, StateOp, Task, View, buffer_type
 
-__all__ = ["Builder", "bytes_type", "code_range", "device_type", "op_params"]
+__all__ = ["Builder", "bytes_type", "code_range", "device_type", "float_params", "op_params"]
 
+_OPEN = (-math.inf, math.inf)
 _RANGES = {DType.I8: (-128, 127), DType.I16: (-32768, 32767)}
 
 
@@ -55,6 +58,15 @@ def op_params(**fields: Any) -> OpParams:
     """Return OpParams with the given fields, the others zero (output and inner clamps open)."""
     zero = {n: 0.0 if w.ctype == "float" else 0 for n, w in OpParams.FIELDS.items()}
     return OpParams(**{**zero, "inner_low": -128, "inner_high": 127, **fields})
+
+
+def float_params(
+    clamp: Sequence[float] | None = None, inner: Sequence[float] | None = None
+) -> FloatParams:
+    """Return FloatParams with a clamp, and one before a residual is added; None is open."""
+    low, high = clamp or _OPEN
+    inner_low, inner_high = inner or _OPEN
+    return FloatParams(low=low, high=high, inner_low=inner_low, inner_high=inner_high)
 
 
 class Builder:
@@ -134,7 +146,9 @@ class Builder:
         seen = buffer or bytes_type(data.size, Space.CONSTANTS)
         return self.graph.append(Constant([const.result], result_types=[seen])).result
 
-    def params(self, params: OpParams, tail: NDArray[np.uint8] | None = None) -> Value:
+    def params(
+        self, params: OpParams | FloatParams, tail: NDArray[np.uint8] | None = None
+    ) -> Value:
         """Put a parameters tensor into the constants section: its head, then *tail*."""
         data = params_head(params)
         if tail is not None:

@@ -13,23 +13,38 @@ from typing import Any
 
 import numpy as np
 
-from npuabi.enums import Layout
+from npuabi.enums import DType, Layout
 from npuabi.fixedpoint import add_parameters, real_words
 from npuabi.geometry import LANES, device_dims
-from npuabi.records import OpParams
+from npuabi.records import FloatParams, OpParams
 from npuc.ir.core import Array, Op, Value
 from npuc.ir.types import Buffer, Quant
-from npuc.npu.builder import Builder, op_params
-from npuc.npu.pack import pack_blocks, pack_bricks, pack_depthwise, pack_taps
+from npuc.npu.builder import Builder, code_range, float_params, op_params
+from npuc.npu.pack import (
+    bias_words,
+    pack_blocks,
+    pack_bricks,
+    pack_depthwise,
+    pack_floats,
+    pack_taps,
+)
 from npuc.npu.regions import Box, root_of, whole
 from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, View, buffer_type
-from npuc.reference import clamp_codes, conv_scales, fits_int32, multipliers, rescale_scale
+from npuc.reference import (
+    add_headroom,
+    clamp_codes,
+    conv_scales,
+    multipliers,
+    needs_wide,
+    rescale_scale,
+)
 from npuc.window import Window
 
 __all__ = [
     "Product",
     "add_params",
     "constant_array",
+    "lower_clamp",
     "lower_copy",
     "lower_expand",
     "lower_pool",
@@ -59,18 +74,18 @@ def constant_array(op: Op, value: Value, role: str) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """A convolution (or dense layer) on codes, ready to be packed.
+    """A convolution or dense layer, ready to be packed.
 
-    ``weights`` are int8 OIHW with I = C / group; ``inner`` and ``inner_clamp`` describe the result
-    before a residual is added. ``real`` says that scales stay float64. ``source`` and ``target``
-    are buffers to use in place of the values' own.
+    ``weights`` are OIHW with I = C / group, as they are stored; ``inner`` and ``inner_clamp``
+    describe the result before a residual is added. ``real`` says that scales stay float64.
+    ``source`` and ``target`` are buffers to use in place of the values' own.
     """
 
     op: Op
     x: Value
     result: Value
     weights: Array
-    weight_scales: Sequence[float]
+    weight_quant: Quant | None
     bias: Array | None
     window: Window
     group: int = 1
@@ -133,7 +148,7 @@ def _segment(builder: Builder, product: Product, outputs: Span, inputs: Span) ->
         builder.slice(source, whole(source).along(1, inputs[0], inputs[1] - inputs[0])),
         builder.slice(target, whole(target).along(1, outputs[0], outputs[1] - outputs[0])),
         _params(builder, product, outputs),
-        builder.weights(packed(dense), dense.shape, layout),
+        builder.weights(packed(dense), dense.shape, layout, _stored(dense)),
     ]
     if product.residual is not None:
         added = builder.read(product.residual)
@@ -146,11 +161,17 @@ def _block_diagonal(product: Product, outputs: Span, inputs: Span) -> Array:
     """Return OIHW weights over *inputs*, zero where a group does not read."""
     _, depth, kh, kw = product.weights.shape
     per_group = product.weights.shape[0] // product.group
-    dense = np.zeros((outputs[1] - outputs[0], inputs[1] - inputs[0], kh, kw), np.int8)
+    shape = (outputs[1] - outputs[0], inputs[1] - inputs[0], kh, kw)
+    dense = np.zeros(shape, product.weights.dtype)
     for row, channel in enumerate(range(*outputs)):
         first = channel // per_group * depth - inputs[0]
         dense[row, first : first + depth] = product.weights[channel]
     return dense
+
+
+def _stored(weights: Array) -> DType:
+    """Return the element type of weights as numpy holds them."""
+    return next(d for d in (DType.I8, DType.F16, DType.F32) if weights.dtype == d.numpy)
 
 
 def _depthwise(builder: Builder, product: Product) -> None:
@@ -160,7 +181,9 @@ def _depthwise(builder: Builder, product: Product) -> None:
         product.read(builder),
         product.written(builder),
         _params(builder, product, (0, channels)),
-        builder.weights(pack_depthwise(product.weights), shape, Layout.NCHW16C),
+        builder.weights(
+            pack_depthwise(product.weights), shape, Layout.NCHW16C, _stored(product.weights)
+        ),
     ]
     if product.residual is not None:
         operands.append(builder.read(product.residual))
@@ -169,33 +192,46 @@ def _depthwise(builder: Builder, product: Product) -> None:
 
 
 def _micro_ops(builder: Builder, product: Product) -> dict[str, Any]:
-    window = product.window
-    zero_point = quant_at(product.x).zero_point
-    reach = (-128 - zero_point, 127 - zero_point)
-    return {
+    window, stored = product.window, product.x.tensor
+    found: dict[str, Any] = {
         "kernel": window.kernel,
         "strides": window.strides,
         "dilations": window.dilations,
         "pads": window.pads,
-        "clamp": clamp_codes(quant_at(product.result), product.clamp, builder.rounding),
-        "wide": not fits_int32(product.weights, product.bias, reach),
         "real": product.real,
     }
+    if product.x.tensor.coded:
+        target, dtype = quant_at(product.result), stored.dtype
+        point = quant_at(product.x).zero_point
+        found["clamp"] = clamp_codes(target, product.clamp, builder.rounding, dtype)
+        found["wide"] = needs_wide(product.weights, product.bias, point, dtype)
+    return found
 
 
 def _params(builder: Builder, product: Product, outputs: Span) -> Value:
-    """Pack the head and the blocks of output channels: bias, multiplier, shift."""
+    """Pack the head and the blocks of output channels."""
+    channels = product.weights.shape[0]
+    bias = np.zeros(channels, np.int64) if product.bias is None else product.bias
+    if not product.x.tensor.coded:
+        head = float_params(product.clamp, product.inner_clamp)
+        return builder.params(head, pack_floats(bias[slice(*outputs)]))
+    return _code_params(builder, product, bias, outputs)
+
+
+def _code_params(builder: Builder, product: Product, bias: Array, outputs: Span) -> Value:
+    """Pack the OpParams and the blocks of output channels: bias, multiplier, shift."""
     source, final = quant_at(product.x), quant_at(product.result)
     inner = final if product.inner is None else product.inner
-    channels = product.weights.shape[0]
-    scales = list(product.weight_scales)
+    scales = [] if product.weight_quant is None else list(product.weight_quant.scales)
     if len(scales) == 1:
-        scales *= channels
+        scales *= len(bias)
     reals = conv_scales(source.scale, scales, inner.scale, builder.rounding)
     multiplier, shift = _scale_words(builder, product, reals)
-    bias = np.zeros(channels, np.int64) if product.bias is None else product.bias
     chosen = slice(*outputs)
-    blocks = pack_blocks(bias[chosen], multiplier[chosen], shift[chosen])
+    rows = [bias[chosen], multiplier[chosen], shift[chosen]]
+    if product.x.tensor.dtype is DType.I16:
+        rows[:1] = bias_words(bias[chosen])
+    blocks = pack_blocks(*rows)
     fields: dict[str, Any] = {
         "input_zero_point": source.zero_point,
         "output_zero_point": final.zero_point,
@@ -219,10 +255,10 @@ def _residual_fields(
 ) -> dict[str, Any]:
     if product.residual is None:
         return {}
-    added = quant_at(product.residual)
-    low, high = clamp_codes(inner, product.inner_clamp, builder.rounding)
+    added, dtype = quant_at(product.residual), product.residual.tensor.dtype
+    low, high = clamp_codes(inner, product.inner_clamp, builder.rounding, dtype)
     return {
-        **_add_fields(builder, inner, added, final),
+        **_add_fields(builder, (inner, added, final), dtype),
         "inner_zero_point": inner.zero_point,
         "residual_zero_point": added.zero_point,
         "inner_low": low,
@@ -230,20 +266,43 @@ def _residual_fields(
     }
 
 
-def add_params(builder: Builder, a: Quant, b: Quant, result: Quant) -> OpParams:
-    """Return the parameters of an ADD task."""
-    return op_params(
-        **_add_fields(builder, a, b, result),
-        input_zero_point=a.zero_point,
-        residual_zero_point=b.zero_point,
-        output_zero_point=result.zero_point,
+def add_params(
+    builder: Builder, a: Value, b: Value, result: Value, clamp: Sequence[float] | None
+) -> tuple[OpParams | FloatParams, tuple[int, int]]:
+    """Return the parameters of an ADD task of L2 values, and its clamp of codes."""
+    if not result.tensor.coded:
+        return float_params(clamp), code_range(result.tensor.dtype)
+    one, other, target = quant_at(a), quant_at(b), quant_at(result)
+    params = op_params(
+        **_add_fields(builder, (one, other, target), result.tensor.dtype),
+        input_zero_point=one.zero_point,
+        residual_zero_point=other.zero_point,
+        output_zero_point=target.zero_point,
     )
+    return params, clamp_codes(target, clamp, builder.rounding, result.tensor.dtype)
 
 
-def _add_fields(builder: Builder, a: Quant, b: Quant, result: Quant) -> dict[str, int]:
-    """Return the multipliers of an ADD, named as OpParams names them."""
-    found = add_parameters(a.scale, b.scale, result.scale, builder.rounding)
+def _add_fields(
+    builder: Builder, quants: tuple[Quant, Quant, Quant], dtype: DType
+) -> dict[str, int]:
+    """Return the multipliers of an ADD of two operands, named as OpParams names them."""
+    a, b, result = (quant.scale for quant in quants)
+    found = add_parameters(a, b, result, builder.rounding, headroom=add_headroom(dtype))
     return {name: getattr(found, name) for name in type(found).__slots__}
+
+
+def lower_clamp(
+    builder: Builder, op: Op, x: Value, result: Value, bounds: tuple[float, float]
+) -> None:
+    """Append a RESCALE that holds *x* within real *bounds*, into the parameters of *result*."""
+    target = builder.result_of(result)
+    if x.tensor.coded:
+        quant, dtype = quant_at(result), result.tensor.dtype
+        clamp = clamp_codes(quant, bounds, builder.rounding, dtype)
+        return lower_rescale(builder, op, x, target, quant, clamp, float32=True)
+    params = builder.params(float_params(bounds))
+    builder.task(Rescale, op, [builder.read(x), target, params])
+    return None
 
 
 def lower_rescale(
@@ -278,17 +337,10 @@ def lower_rescale(
 def lower_pool(
     builder: Builder, kind: type[Task], op: Op, x: Value, result: Value, window: Window, **more: Any
 ) -> None:
-    """Append a pool; average pools get parameters with the zero point."""
+    """Append a pool; average pools get parameters, of codes with the zero point."""
     operands = [builder.read(x), builder.result_of(result)]
     if any(spec.name == "params" for spec in kind.OPERANDS):
-        quant = quant_at(x)
-        params = op_params(
-            input_zero_point=quant.zero_point,
-            output_zero_point=quant.zero_point,
-            input_scale=quant.scale,
-            output_scale=quant.scale,
-        )
-        operands.append(builder.params(params))
+        operands.append(builder.params(_pool_params(x)))
     attributes = {
         "kernel": window.kernel,
         "strides": window.strides,
@@ -297,6 +349,18 @@ def lower_pool(
         **more,
     }
     builder.task(kind, op, operands, **attributes)
+
+
+def _pool_params(x: Value) -> OpParams | FloatParams:
+    if not x.tensor.coded:
+        return float_params()
+    quant = quant_at(x)
+    return op_params(
+        input_zero_point=quant.zero_point,
+        output_zero_point=quant.zero_point,
+        input_scale=quant.scale,
+        output_scale=quant.scale,
+    )
 
 
 def lower_copy(builder: Builder, op: Op, x: Value, target: Value) -> None:

@@ -11,6 +11,7 @@ from npuabi.costs import (
 )
 from npuabi.enums import Layout, Mode
 from npuabi.geometry import LANES
+from npuabi.precision import register_of
 from npuabi.target import Target
 from npuc.npu.tasks import Conv, Depthwise, MatMul, Task
 
@@ -42,8 +43,15 @@ def _conv(mode: Mode, task: Conv, target: Target) -> tuple[int, int, int]:
     if source.layout is Layout.NCHW16C:
         depth = -(-depth // LANES) * LANES
     kh, kw = task.attributes["kernel"]
+    weights = task.named("weights")
     shape = ConvShape(
-        pixels=n * h * w, terms=kh * kw * depth, outputs=outputs, wide=task.attributes["wide"]
+        pixels=n * h * w,
+        terms=kh * kw * depth,
+        outputs=outputs,
+        input_bytes=source.dtype.size,
+        weight_bytes=1 if weights is None else weights.tensor.dtype.size,
+        precision=register_of(task.UNIT, [source.dtype, None, None, None, None]),
+        wide=task.attributes["wide"],
     )
     return conv_cost(mode, shape, target)
 
@@ -58,6 +66,7 @@ def _matmul(mode: Mode, task: MatMul, target: Target) -> tuple[int, int, int]:
         outputs=columns,
         input_bytes=size,
         weight_bytes=size,
+        precision=register_of(task.UNIT, [source.dtype, None, None, None, None]),
         wide=task.attributes["wide"],
     )
     return matmul_cost(mode, batches, shape, target)

@@ -16,7 +16,7 @@ from npuabi.geometry import LANES, dense_strides
 from npuabi.target import Target
 from npuc.ir.core import Value
 from npuc.ir.types import Buffer, Place, TensorType
-from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
+from npuc.npu.pack import HEAD_BYTES, block_bytes
 from npuc.npu.regions import (
     Box,
     Reach,
@@ -236,7 +236,7 @@ def _chunk_bytes(task: Task, cut: Cut) -> int:
     block = geometry(buffer_type(weights)).extent // all_blocks
     if cut.k_bricks:
         block = block // -(-task.inputs[0].tensor.dims[1] // LANES) * cut.k_bricks
-    return HEAD_BYTES + blocks * (BLOCK_BYTES + block)
+    return HEAD_BYTES + blocks * (block_bytes(task.inputs[0].tensor.dtype) + block)
 
 
 def aligned(size: int) -> int:

@@ -31,7 +31,7 @@ __all__ = ["Add"]
 
 @op("add")
 class Add(Op):
-    """Add element by element; quantised as LiteRT's int8 ADD, in float32 for rounding even."""
+    """Add element by element; quantised as LiteRT's ADD, in float32 for rounding even."""
 
     LIMITS = COMMON
     ROWS = True
@@ -60,9 +60,10 @@ class Add(Op):
         a, b = map(np.asarray, operands)
         if not is_quantised(self.a):
             return (clamp_real(a.astype(np.float64) + b, self.clamp),)
-        target = quant_of(self.result)
+        target, dtype = quant_of(self.result), self.result.tensor.dtype
         pair = ((a, quant_of(self.a)), (b, quant_of(self.b)))
-        return (add_codes(pair, target, clamp_codes(target, self.clamp, rounding), rounding),)
+        limits = clamp_codes(target, self.clamp, rounding, dtype)
+        return (add_codes(pair, target, limits, rounding, dtype),)
 
     def stacks(self) -> bool:
         """Return whether the first dims meet."""
@@ -70,15 +71,13 @@ class Add(Op):
 
     def lower(self, builder: Builder) -> None:
         """Append an add task."""
-        target = quant_of(self.result)
-        params = add_params(builder, quant_of(self.a), quant_of(self.b), target)
+        params, clamp = add_params(builder, self.a, self.b, self.result, self.clamp)
         operands = [
             builder.read(self.a),
             builder.result_of(self.result),
             builder.params(params),
             builder.read(self.b),
         ]
-        clamp = clamp_codes(target, self.clamp, builder.rounding)
         builder.task(tasks.Add, self, operands, clamp=clamp)
 
     @classmethod

@@ -99,16 +99,16 @@ class AvgPool2d(Op):
         counts = rows[:, None] * columns
         if not is_quantised(self.x):
             return (window_views(x.astype(np.float64), window, 0.0).sum(axis=(4, 5)) / counts,)
-        quant = quant_of(self.x)
+        quant, dtype = quant_of(self.x), self.x.tensor.dtype
         if self.covers_the_plane:
-            return (global_average_codes(x, quant, rounding),)
+            return (global_average_codes(x, quant, rounding, dtype),)
         if rounding is Rounding.EVEN:
             taps = window_views(dequantize_codes(x, quant), window, 0)
-            return (average_codes_even(taps, counts, quant),)
+            return (average_codes_even(taps, counts, quant, dtype),)
         zero_point = quant.zero_point
         # Padding adds nothing to the centred sum; as a raw code a counted tap is the zero point.
         centred = window_views(x.astype(np.int64) - zero_point, window, 0).sum(axis=(4, 5))
-        return (average_codes(centred + zero_point * counts, counts),)
+        return (average_codes(centred + zero_point * counts, counts, dtype),)
 
     def lower(self, builder: Builder) -> None:
         """Append an average pool task; ``groups`` 1 counts padded taps."""

@@ -12,7 +12,7 @@ from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Op, Value, attr, op, operand
 from npuc.ir.types import TensorType, Type
 from npuc.npu.builder import Builder
-from npuc.npu.lowering import lower_rescale
+from npuc.npu.lowering import lower_clamp
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -68,9 +68,10 @@ class Clip(Op):
         x = np.asarray(operands[0])
         if not is_quantised(self.x):
             return (clamp_real(x.astype(np.float64), self.range),)
-        target = quant_of(self.result)
-        limits = clamp_codes(target, self.range, rounding)
-        return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True),)
+        target, dtype = quant_of(self.result), self.result.tensor.dtype
+        limits = clamp_codes(target, self.range, rounding, dtype)
+        source = quant_of(self.x)
+        return (rescale(x, source, target, limits, rounding, float32=True, dtype=dtype),)
 
     def bounds(self) -> tuple[float, float]:
         """Return the real bounds."""
@@ -78,10 +79,7 @@ class Clip(Op):
 
     def lower(self, builder: Builder) -> None:
         """Append a rescale that clamps."""
-        target = quant_of(self.result)
-        clamp = clamp_codes(target, self.range, builder.rounding)
-        result = builder.result_of(self.result)
-        lower_rescale(builder, self, self.x, result, target, clamp, float32=True)
+        lower_clamp(builder, self, self.x, self.result, self.range)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -70,7 +70,9 @@ class Concat(Op):
         source, target = quant_of(piece), quant_of(self.result)
         if source == target:
             return codes
-        return rescale(codes, source, target, clamp_codes(target, None, rounding), rounding)
+        dtype = self.result.tensor.dtype
+        limits = clamp_codes(target, None, rounding, dtype)
+        return rescale(codes, source, target, limits, rounding, dtype=dtype)
 
     def stacks(self) -> bool:
         """Return whether axis is none of the samples."""
@@ -78,18 +80,18 @@ class Concat(Op):
 
     def lower(self, builder: Builder) -> None:
         """Append a copy, or a rescale, of each piece into its part of the result."""
-        target, quant = builder.result_of(self.result), quant_of(self.result)
+        target, stored = builder.result_of(self.result), self.result.tensor
         axis = device_axis(self.axis, self.result.tensor.rank)
         start = 0
         for piece in self.pieces:
             size = piece.tensor.dims[self.axis]
             part = builder.slice(target, whole(target).along(axis, start, size))
             start += size
-            if quant_of(piece) == quant:
+            if stored.quant is None or piece.tensor.quant == stored.quant:
                 lower_copy(builder, self, builder.read(piece), part)
             else:
-                clamp = clamp_codes(quant, None, builder.rounding)
-                lower_rescale(builder, self, piece, part, quant, clamp)
+                clamp = clamp_codes(stored.quant, None, builder.rounding, stored.dtype)
+                lower_rescale(builder, self, piece, part, stored.quant, clamp)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -1,6 +1,6 @@
 """conv2d: ONNX Conv in two dimensions; groups, depthwise, dilation, fused activation and residual.
 
-Invariant: at L2 the bits are acc = sum((x - x_zp) * w) + bias, requantised with x * w[c] / y,
+Invariant: on codes the bits are acc = sum((x - x_zp) * w) + bias, requantised with x * w[c] / y,
 clamped, and with a residual added by the rule of ``add``.
 """
 
@@ -19,6 +19,7 @@ from npuc.npu.lowering import Product, constant_array, lower_product
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON, WINDOW
 from npuc.ops.quantised import (
+    CODE_RANGES,
     check_clamp,
     check_results,
     is_quantised,
@@ -27,6 +28,7 @@ from npuc.ops.quantised import (
     require_bias,
     require_dtypes,
     require_float,
+    require_float_layer,
     require_weights,
 )
 from npuc.ops.shapes import AUTO_PAD, DILATIONS, PADS, STRIDES, require_rank, text, window_of
@@ -36,7 +38,7 @@ from npuc.reference import (
     clamp_real,
     conv_scales,
     conv_sums,
-    fits_int32,
+    needs_wide,
     requantise,
 )
 from npuc.window import Window
@@ -68,7 +70,7 @@ class Conv2d(Op):
         "fused activation: smallest and largest real result", AttrKind.FLOATS, default=None
     )
     inner_scale: float | None = attr(
-        "scale of the int8 result before the residual is added", AttrKind.FLOAT, default=None
+        "scale of the quantised result before the residual is added", AttrKind.FLOAT, default=None
     )
     inner_zp: int | None = attr("its zero point", AttrKind.INT, default=None)
     inner_clamp: Sequence[float] | None = attr(
@@ -88,9 +90,9 @@ class Conv2d(Op):
 
     @property
     def inner_quant(self) -> Quant:
-        """Parameters of the int8 result before the residual is added."""
+        """Parameters of the result before the residual is added."""
         if self.inner_scale is None or self.inner_zp is None:
-            raise ValueError("an int8 residual needs inner_scale and inner_zp")
+            raise ValueError("a quantised residual needs inner_scale and inner_zp")
         return Quant.per_tensor(self.inner_scale, self.inner_zp)
 
     def infer(self) -> Sequence[Type]:
@@ -143,7 +145,8 @@ class Conv2d(Op):
         if self.residual is None and any(v is not None for v in inner):
             raise ValueError("inner_scale, inner_zp and inner_clamp come with a residual only")
         if not is_quantised(self.x):
-            return require_float(self)
+            require_float(self)
+            return require_float_layer(self.x, self.weights, self.bias, self.residual)
         require_activation(self.x, self.residual, self.result)
         require_weights(self.weights)
         require_bias(self.x, self.weights, self.bias)
@@ -153,8 +156,8 @@ class Conv2d(Op):
         return None
 
     def _check_inner(self) -> None:
-        quant = self.inner_quant
-        if not 0 < quant.scale < float("inf") or not -128 <= quant.zero_point <= 127:
+        quant, (low, high) = self.inner_quant, CODE_RANGES[self.x.tensor.dtype]
+        if not 0 < quant.scale < float("inf") or not low <= quant.zero_point <= high:
             raise ValueError(f"inner parameters are out of range: {quant}")
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
@@ -179,7 +182,7 @@ class Conv2d(Op):
         residual: Array | None,
         rounding: Rounding,
     ) -> Array:
-        source, final = quant_of(self.x), quant_of(self.result)
+        source, final, dtype = quant_of(self.x), quant_of(self.result), self.x.tensor.dtype
         target = final if residual is None else self.inner_quant
         clamp = self.clamp if residual is None else self.inner_clamp
         centred = x.astype(np.int64) - source.zero_point
@@ -187,14 +190,14 @@ class Conv2d(Op):
         if bias is not None:
             sums += bias.astype(np.int64)[:, None, None]
         scales = conv_scales(source.scale, quant_of(self.weights).scales, target.scale, rounding)
-        limits = clamp_codes(target, clamp, rounding)
-        reach = (-128 - source.zero_point, 127 - source.zero_point)
-        wide = not fits_int32(weights, bias, reach)
-        y = requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+        limits = clamp_codes(target, clamp, rounding, dtype)
+        wide = needs_wide(weights, bias, source.zero_point, dtype)
+        y = requantise(sums, scales, target.zero_point, limits, rounding, wide=wide, dtype=dtype)
         if residual is None or self.residual is None:
             return y
         pair = ((y, target), (residual, quant_of(self.residual)))
-        return add_codes(pair, final, clamp_codes(final, self.clamp, rounding), rounding)
+        limits = clamp_codes(final, self.clamp, rounding, dtype)
+        return add_codes(pair, final, limits, rounding, dtype)
 
     def lower(self, builder: Builder) -> None:
         """Append a conv or depthwise task."""
@@ -204,13 +207,13 @@ class Conv2d(Op):
             x=self.x,
             result=self.result,
             weights=constant_array(self, self.weights, "weights"),
-            weight_scales=quant_of(self.weights).scales,
+            weight_quant=self.weights.tensor.quant,
             bias=bias,
             window=self.window,
             group=self.group,
             clamp=self.clamp,
             residual=self.residual,
-            inner=None if self.residual is None else self.inner_quant,
+            inner=None if self.inner_scale is None else self.inner_quant,
             inner_clamp=self.inner_clamp,
         )
         lower_product(builder, product)

@@ -27,6 +27,7 @@ from npuc.ops.quantised import (
     require_activation,
     require_bias,
     require_float,
+    require_float_layer,
     require_weights,
 )
 from npuc.ops.shapes import require_rank, text
@@ -34,7 +35,7 @@ from npuc.reference import (
     clamp_codes,
     clamp_real,
     conv_scales,
-    fits_int32,
+    needs_wide,
     requantise,
     requantise_real,
 )
@@ -80,7 +81,8 @@ class Dense(Op):
         check_results(self)
         check_clamp("clamp", self.clamp)
         if not is_quantised(self.x):
-            return require_float(self)
+            require_float(self)
+            return require_float_layer(self.x, self.weights, self.bias)
         require_activation(self.x, self.result)
         require_weights(self.weights)
         return require_bias(self.x, self.weights, self.bias)
@@ -96,19 +98,19 @@ class Dense(Op):
         return (clamp_real(y if bias is None else y + bias, self.clamp),)
 
     def _quantised(self, x: Array, weights: Array, bias: Array | None, rounding: Rounding) -> Array:
-        source, target = quant_of(self.x), quant_of(self.result)
+        source, target, dtype = quant_of(self.x), quant_of(self.result), self.x.tensor.dtype
         centred = x.astype(np.float64).reshape(-1, x.shape[-1]) - source.zero_point
         sums = (centred @ weights.astype(np.float64).T).astype(np.int64)
         if bias is not None:
             sums += bias.astype(np.int64)
         scales = conv_scales(source.scale, quant_of(self.weights).scales, target.scale, rounding)
-        limits = clamp_codes(target, self.clamp, rounding)
+        limits = clamp_codes(target, self.clamp, rounding, dtype)
         shape = (*x.shape[:-1], len(weights))
         if rounding is Rounding.DOUBLE:
-            return requantise_real(sums, scales, target.zero_point, limits).reshape(shape)
-        reach = (-128 - source.zero_point, 127 - source.zero_point)
-        wide = not fits_int32(weights, bias, reach)
-        codes = requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+            return requantise_real(sums, scales, target.zero_point, limits, dtype).reshape(shape)
+        wide = needs_wide(weights, bias, source.zero_point, dtype)
+        point = target.zero_point
+        codes = requantise(sums, scales, point, limits, rounding, wide=wide, dtype=dtype)
         return codes.reshape(shape)
 
     def wants_rows(self) -> bool:
@@ -127,11 +129,11 @@ class Dense(Op):
             x=self.x,
             result=self.result,
             weights=weights[:, :, None, None],
-            weight_scales=quant_of(self.weights).scales,
+            weight_quant=self.weights.tensor.quant,
             bias=None if self.bias is None else constant_array(self, self.bias, "bias"),
             window=Window(kernel=(1, 1)),
             clamp=self.clamp,
-            real=builder.rounding is Rounding.DOUBLE,
+            real=builder.rounding is Rounding.DOUBLE and is_quantised(self.x),
         )
         lower_product(builder, product)
         if into is not None:

@@ -60,7 +60,8 @@ class GlobalAvgPool(Op):
         x = np.asarray(operands[0])
         if not is_quantised(self.x):
             return (x.astype(np.float64).mean(axis=(2, 3), keepdims=True),)
-        return (global_average_codes(x, quant_of(self.x), rounding),)
+        dtype = self.x.tensor.dtype
+        return (global_average_codes(x, quant_of(self.x), rounding, dtype),)
 
     def lower(self, builder: Builder) -> None:
         """Append a global average pool task."""

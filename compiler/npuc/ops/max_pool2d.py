@@ -76,8 +76,9 @@ class MaxPool2d(Op):
         """Return the maxima."""
         x = np.asarray(operands[0])
         if is_quantised(self.x):
-            views = window_views(x.astype(np.int64), self.window, -129)
-            return (views.max(axis=(4, 5)).astype(np.int8),)
+            below = int(np.iinfo(x.dtype).min) - 1
+            views = window_views(x.astype(np.int64), self.window, below)
+            return (views.max(axis=(4, 5)).astype(x.dtype),)
         return (window_views(x.astype(np.float64), self.window, -np.inf).max(axis=(4, 5)),)
 
     def lower(self, builder: Builder) -> None:

@@ -19,6 +19,7 @@ from npuc.ops.shapes import text
 
 __all__ = [
     "CODES",
+    "CODE_RANGES",
     "REAL",
     "check_clamp",
     "check_results",
@@ -40,12 +41,15 @@ REAL = (DType.F32, DType.F16)
 CODES = (DType.I8, DType.I16)
 """Element types of quantised activations; i16 is symmetric, its zero point is 0."""
 
+CODE_RANGES = {DType.I8: (-128, 127), DType.I16: (-32768, 32767)}
+"""The smallest and the largest code."""
+
 _BIAS_TOLERANCE = 1e-5
 
 
 def is_quantised(value: Value) -> bool:
     """Return whether *value* holds codes and not real numbers."""
-    return value.tensor.dtype not in REAL
+    return value.tensor.coded
 
 
 def stated_dtype(op: Op, allowed: Collection[DType], default: DType) -> DType:

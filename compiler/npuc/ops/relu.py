@@ -11,7 +11,7 @@ from npuabi.enums import Rounding
 from npuc.ir.core import Array, Op, Value, op, operand
 from npuc.ir.types import TensorType, Type
 from npuc.npu.builder import Builder
-from npuc.npu.lowering import lower_rescale
+from npuc.npu.lowering import lower_clamp
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import (
@@ -54,9 +54,9 @@ class Relu(Op):
         x = np.asarray(operands[0])
         if not is_quantised(self.x):
             return (np.maximum(x.astype(np.float64), 0.0),)
-        target = quant_of(self.result)
-        limits = clamp_codes(target, _RANGE, rounding)
-        return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True),)
+        target, dtype = quant_of(self.result), self.result.tensor.dtype
+        limits = clamp_codes(target, _RANGE, rounding, dtype)
+        return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True, dtype=dtype),)
 
     def bounds(self) -> tuple[float, float]:
         """Return (0, infinity)."""
@@ -64,10 +64,7 @@ class Relu(Op):
 
     def lower(self, builder: Builder) -> None:
         """Append a rescale that clamps at zero."""
-        target = quant_of(self.result)
-        clamp = clamp_codes(target, _RANGE, builder.rounding)
-        result = builder.result_of(self.result)
-        lower_rescale(builder, self, self.x, result, target, clamp, float32=True)
+        lower_clamp(builder, self, self.x, self.result, _RANGE)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -22,7 +22,7 @@ from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place, TensorType
 from npuc.npu.builder import bytes_type
 from npuc.npu.modes import choose_mode
-from npuc.npu.pack import BLOCK_BYTES, HEAD_BYTES
+from npuc.npu.pack import HEAD_BYTES, block_bytes
 from npuc.npu.regions import (
     Box,
     Reach,
@@ -229,9 +229,13 @@ class _Emitter:
         if weights is None:
             return [self._typed(slot, _in_sram(buffer_type(params)))]
         blocks = -(-stripe.box.size[1] // LANES)
-        head = HEAD_BYTES + blocks * BLOCK_BYTES
+        head = HEAD_BYTES + blocks * block_bytes(self._dtype)
         part = _weights_type(buffer_type(weights), stripe, depthwise=self._depthwise)
         return [self._typed(slot, _words_type(head)), self._typed(slot, part, offset=head)]
+
+    @property
+    def _dtype(self) -> DType:
+        return self._task.inputs[0].tensor.dtype
 
     @property
     def _depthwise(self) -> bool:
@@ -245,7 +249,8 @@ class _Emitter:
             size = geometry(buffer_type(params)).extent
             self._chunks[key] = self._typed(params, bytes_type(size, Space.CONSTANTS))
         elif weights is not None and key not in self._chunks:
-            self._chunks[key] = self._constant(_chunk_bytes(params, weights, stripe))
+            data = _chunk_bytes(params, weights, stripe, block_bytes(self._dtype))
+            self._chunks[key] = self._constant(data)
         return self._chunks[key]
 
     def _constant(self, data: NDArray[np.uint8]) -> Value:
@@ -320,12 +325,12 @@ def _weights_type(weights: Buffer, stripe: Stripe, *, depthwise: bool) -> Buffer
     return Buffer(weights.tensor.with_shape(dims), strides, Place(Space.SRAM))
 
 
-def _chunk_bytes(params: Value, weights: Value, stripe: Stripe) -> NDArray[np.uint8]:
+def _chunk_bytes(params: Value, weights: Value, stripe: Stripe, block: int) -> NDArray[np.uint8]:
     """Return head, parameter blocks and weight blocks of a stripe's channels and K range."""
     first = stripe.box.start[1] // LANES
     last = first + -(-stripe.box.size[1] // LANES)
     words = constant_bytes(params)
-    blocks = words[HEAD_BYTES:].reshape(-1, BLOCK_BYTES)[first:last]
+    blocks = words[HEAD_BYTES:].reshape(-1, block)[first:last]
     buffer = buffer_type(weights)
     channel_dim = 1 if buffer.tensor.layout is Layout.NCHW16C else 0
     packed = constant_bytes(weights).reshape(geometry(buffer).counts[channel_dim], -1)[first:last]

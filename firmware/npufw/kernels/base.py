@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.enums import DType, Layout, Mode, Opcode, Precision, Rounding, Unit
@@ -80,11 +79,11 @@ class Step:
 class Sums:
     """What the MAC unit holds between TOAs: sums left by a range of K that did not write.
 
-    ``values`` are whole numbers below 2^53, so exact in float64. ``gathered`` is no state of the
-    machine but a matrix that the emulator need not make again (gather.py).
+    ``values`` of codes are whole numbers below 2^53, so exact in float64. ``gathered`` is no state
+    of the machine but a matrix that the emulator need not make again (gather.py).
     """
 
-    values: NDArray[np.float64] | None = None
+    values: NDArray[Any] | None = None
     gathered: Any = None
 
 

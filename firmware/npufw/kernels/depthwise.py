@@ -1,4 +1,4 @@
-"""DEPTHWISE: each channel has its own kernel; sums and requantisation are those of CONV."""
+"""DEPTHWISE: each channel has its own kernel; what becomes of the sums is as in CONV."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import DType, Layout, Mode, Opcode, ToaFlag, Unit
+from npuabi.enums import DType, Mode, Opcode, ToaFlag, Unit
 from npuabi.errors import ErrorCode
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.floats import float_bias, float_head, float_output, is_float, real_pixels
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import head
 from npufw.kernels.requant import (
     clamp_fits,
     conv_parameters,
     held,
+    layer_dtypes,
     residual_fits,
     step_blocks,
+    sums_fit,
     written,
 )
 from npufw.kernels.sums import EXACT
+from npufw.kernels.vector import BRICKS, EVERY, FLOATS, I8, I32, NUMBERS, PLAIN
 from npufw.kernels.window import exact_window, padded, same_batch_and_channels
 
 __all__ = ["DEPTHWISE"]
@@ -29,18 +33,33 @@ _PRODUCT = 255 * 128
 
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
+    found = _floats(step, arrays) if is_float(step) else _codes(step, arrays)
+    return found.transpose(0, 3, 1, 2)
+
+
+def _floats(step: Step, arrays: Arrays) -> NDArray[Any]:
+    params = float_head(arrays.parameters, step.where)
+    values = padded(real_pixels(arrays, step), step.toa.pads, 0, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = _taps(values, arrays, step)
+        sums += float_bias(arrays.parameters, sums.shape[3])
+    return float_output(sums, step, arrays, params)
+
+
+def _codes(step: Step, arrays: Arrays) -> NDArray[Any]:
     params = head(arrays.parameters, step.where)
     blocks = step_blocks(step, arrays)
-    # The zero point is subtracted first, so pads are 0; up to 514 taps are exact in float32,
-    # and any number (at most 255 x 255) in float64.
+    # The zero point is subtracted first, so pads are 0; up to 514 taps of int8 are exact in
+    # float32, and any number (at most 255 x 255), of int16 too, in float64.
     kh, kw = step.toa.kernel
-    dtype = np.float32 if kh * kw * _PRODUCT < EXACT else np.float64
-    values = pixels(arrays.input, step.input).astype(np.int16) - params.input_zero_point
+    narrow = step.input.dtype is DType.I8 and kh * kw * _PRODUCT < EXACT
+    dtype = np.float32 if narrow else np.float64
+    values = pixels(arrays.input, step.input).astype(np.int32) - params.input_zero_point
     sums = _taps(padded(values, step.toa.pads, 0, dtype), arrays, step)
     sums = np.add(sums, blocks.bias, dtype=np.float64)
     largest = kh * kw * _PRODUCT + float(np.abs(blocks.bias).max())
     sums = held(sums, step, largest)
-    return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
+    return written(sums, step, arrays, params, blocks)
 
 
 def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[Any]:
@@ -72,8 +91,6 @@ def _whole_sums(step: Step) -> Fault:
     return None
 
 
-_I8, _BRICKS = frozenset({DType.I8}), frozenset({Layout.NCHW16C})
-
 DEPTHWISE = Kernel(
     opcode=Opcode.DEPTHWISE,
     unit=Unit.MAC,
@@ -82,11 +99,13 @@ DEPTHWISE = Kernel(
     modes=frozenset({Mode.DEPTHWISE}),
     run=_run,
     rules=(
-        operand_is("input", _I8, _BRICKS, lane_zero=True),
-        operand_is("weights", _I8, _BRICKS, lane_zero=True),
-        operand_is("parameters", frozenset({DType.I32}), frozenset({Layout.NCHW})),
-        operand_is("residual", _I8, _BRICKS, lane_zero=True),
-        operand_is("output", _I8, _BRICKS, lane_zero=True),
+        operand_is("input", NUMBERS, BRICKS, lane_zero=True),
+        operand_is("weights", I8 | FLOATS, BRICKS, lane_zero=True),
+        operand_is("parameters", I32, PLAIN),
+        operand_is("residual", NUMBERS, BRICKS, lane_zero=True),
+        operand_is("output", NUMBERS, BRICKS, lane_zero=True),
+        layer_dtypes,
+        sums_fit,
         same_batch_and_channels,
         _channels,
         exact_window,
@@ -95,4 +114,5 @@ DEPTHWISE = Kernel(
         clamp_fits,
         _whole_sums,
     ),
+    precisions=EVERY,
 )

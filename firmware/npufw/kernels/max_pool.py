@@ -1,4 +1,4 @@
-"""MAX_POOL: the largest code of each window's in-bounds taps, clamped."""
+"""MAX_POOL: the largest element of each window's in-bounds taps; codes are clamped."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from numpy.typing import NDArray
 
 from npuabi.enums import Opcode, Unit
 from npufw.kernels.base import Arrays, Kernel, Step, operand_is
+from npufw.kernels.floats import is_float
 from npufw.kernels.layout import pixels
 from npufw.kernels.pooling import overhang, reduced
 from npufw.kernels.requant import clamp_fits, clamped
-from npufw.kernels.vector import BRICKS, I8
+from npufw.kernels.vector import BRICKS, EVERY, NUMBERS, one_dtype
 from npufw.kernels.window import padded, pooled_window, same_batch_and_channels, taps_in_bounds
 
 __all__ = ["MAX_POOL"]
 
-_LOWEST = -128
-"""Fills the pads: no code is smaller, so a pad never wins over an in-bounds tap."""
-
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
-    values = padded(pixels(arrays.input, step.input), overhang(step), _LOWEST, np.int8)
-    return clamped(reduced(values, step, np.maximum), step).transpose(0, 3, 1, 2)
+    # Nothing is smaller than what fills the pads, so a pad never wins over an in-bounds tap.
+    dtype = arrays.input.dtype
+    lowest = -np.inf if is_float(step) else np.iinfo(dtype).min
+    values = padded(pixels(arrays.input, step.input), overhang(step), lowest, dtype)
+    largest = reduced(values, step, np.maximum)
+    return (largest if is_float(step) else clamped(largest, step)).transpose(0, 3, 1, 2)
 
 
 MAX_POOL = Kernel(
@@ -33,11 +35,13 @@ MAX_POOL = Kernel(
     optional=frozenset({"parameters"}),
     run=_run,
     rules=(
-        operand_is("input", I8, BRICKS),
-        operand_is("output", I8, BRICKS),
+        operand_is("input", NUMBERS, BRICKS),
+        operand_is("output", NUMBERS, BRICKS),
+        one_dtype,
         same_batch_and_channels,
         pooled_window,
         taps_in_bounds,
         clamp_fits,
     ),
+    precisions=EVERY,
 )

@@ -1,7 +1,9 @@
 """Reading a parameters tensor: the OpParams head, then the channels' blocks.
 
-A convolution's parameters are int32: 16 words of OpParams, then for every 16 output channels
-bias[16], multiplier[16], shift[16] (low and high word of a float64 scale where the TOA says real).
+A convolution's parameters are int32 words. Codes: 16 words of OpParams, then for every 16 output
+channels bias[16], multiplier[16], shift[16] (low and high word of a float64 scale where the TOA
+says real); beside int16 inputs the bias has 64 bits, its low words before its high words. Floats:
+16 words of FloatParams, then the float32 bias of each channel, in whole sixteens.
 The values come from memory at run time, so their ranges are checked here and not at boot.
 """
 
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.enums import DType
 from npuabi.errors import ErrorCode
 from npuabi.fixedpoint import INT32_MIN, MAX_SHIFT, MIN_SHIFT
 from npuabi.geometry import LANES
@@ -33,7 +36,8 @@ __all__ = [
 HEAD_WORDS = OpParams.SIZE // 4
 """int32 words of the OpParams head."""
 
-_BLOCK_WORDS = 3 * LANES
+_ROWS = {DType.I8: 3, DType.I16: 4, DType.F16: 1, DType.F32: 1}
+"""Words that a convolution's parameters have for each output channel, by its input's dtype."""
 _KEPT = 2048
 """Parameters kept decoded, by their bytes: the stripes of an op mostly have the same."""
 
@@ -52,9 +56,9 @@ _RANGES: dict[str, tuple[int, int]] = {
 }
 
 
-def conv_words(channels: int) -> int:
-    """Return the int32 words of a convolution's parameters for *channels* outputs."""
-    return HEAD_WORDS + _BLOCK_WORDS * -(-channels // LANES)
+def conv_words(channels: int, dtype: DType) -> int:
+    """Return the int32 words of a convolution's parameters: *channels* outputs, *dtype* inputs."""
+    return HEAD_WORDS + _ROWS[dtype] * LANES * -(-channels // LANES)
 
 
 def head(words: NDArray[Any], where: str) -> OpParams:
@@ -98,13 +102,15 @@ class ChannelBlocks:
     shift: NDArray[np.int64]
 
 
-def channel_blocks(words: NDArray[Any], channels: int, where: str, *, real: bool) -> ChannelBlocks:
-    """Return the blocks that follow the head, for *channels* output channels.
+def channel_blocks(
+    words: NDArray[Any], channels: int, dtype: DType, where: str, *, real: bool
+) -> ChannelBlocks:
+    """Return the blocks that follow the head, for *channels* output channels of codes.
 
     *real* says that multiplier and shift are the words of a float64 scale. Raises FirmwareError
     BAD_MULTIPLIER when a shift is out of range.
     """
-    found = _blocks(words.reshape(-1)[HEAD_WORDS:].tobytes(), channels)
+    found = _blocks(words.reshape(-1)[HEAD_WORDS:].tobytes(), channels, _ROWS[dtype])
     low, high = _SHIFTS
     if real or (low <= found.shift.min() and found.shift.max() <= high):
         return found
@@ -113,7 +119,9 @@ def channel_blocks(words: NDArray[Any], channels: int, where: str, *, real: bool
 
 
 @lru_cache(maxsize=_KEPT)
-def _blocks(raw: bytes, channels: int) -> ChannelBlocks:
-    blocks = np.frombuffer(raw, np.int32).reshape(-1, 3, LANES).astype(np.int64)
-    bias, multiplier, shift = (blocks[:, i].reshape(-1)[:channels] for i in range(3))
+def _blocks(raw: bytes, channels: int, rows: int) -> ChannelBlocks:
+    blocks = np.frombuffer(raw, np.int32).reshape(-1, rows, LANES).astype(np.int64)
+    bias, *high, multiplier, shift = (row.reshape(-1)[:channels] for row in blocks.swapaxes(0, 1))
+    if high:
+        bias = (high[0] << 32) | (bias & 0xFFFFFFFF)
     return ChannelBlocks(bias=bias, multiplier=multiplier, shift=shift)

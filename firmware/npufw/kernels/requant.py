@@ -1,4 +1,4 @@
-"""From a convolution's sums to its int8 output, with the fused residual add."""
+"""From a convolution's sums to its output codes, with the fused residual add."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import Rounding, ToaFlag
+from npuabi.enums import DType, Rounding, ToaFlag
 from npuabi.errors import ErrorCode
-from npuabi.fixedpoint import INT32_MAX, apply, real_of, requantise_real
+from npuabi.fixedpoint import INT32_MAX, apply, real_of, requantise_narrow, requantise_real
 from npuabi.records import OpParams
 from npufw.kernels import residual
 from npufw.kernels.base import Arrays, Fault, Step, dims_text
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import ChannelBlocks, channel_blocks, conv_words
 from npufw.kernels.scaling import closed, closed_form_holds, scaled_even
+from npufw.kernels.vector import FLOATS, one_dtype
 
 __all__ = [
     "accumulators_fit",
@@ -23,17 +24,21 @@ __all__ = [
     "clamped",
     "conv_parameters",
     "held",
+    "layer_dtypes",
     "residual_fits",
     "step_blocks",
+    "sums_fit",
     "written",
 ]
 
-_INT8 = (-128, 127)
+_RANGES = {DType.I8: (-128, 127), DType.I16: (-32768, 32767)}
+_UNUSED = (0, 0)
+"""The clamp of a TOA that computes on floats: theirs are in the parameters."""
 
 
-def clamped(values: NDArray[Any], step: Step) -> NDArray[np.int8]:
-    """Return *values* held within the TOA's clamp, as int8."""
-    return _limited(values, *step.toa.clamp)
+def clamped(values: NDArray[Any], step: Step) -> NDArray[Any]:
+    """Return *values* held within the TOA's clamp, as the output's codes."""
+    return _limited(values, step.output.dtype, *step.toa.clamp)
 
 
 def held(sums: NDArray[np.float64], step: Step, largest: float) -> NDArray[np.float64]:
@@ -50,7 +55,7 @@ def held(sums: NDArray[np.float64], step: Step, largest: float) -> NDArray[np.fl
 
 def written(
     sums: NDArray[np.float64], step: Step, arrays: Arrays, params: OpParams, blocks: ChannelBlocks
-) -> NDArray[np.int8]:
+) -> NDArray[Any]:
     """Return the output of N, H, W, C *sums*: requantise, add the residual if any, clamp.
 
     *sums* are integers below 2^53, and are overwritten.
@@ -58,8 +63,10 @@ def written(
     if not step.toa.flags & ToaFlag.RESIDUAL:
         low = step.toa.clamp[0]
         return clamped(_scaled(sums, step, blocks, params.output_zero_point, low), step)
-    low, high = max(params.inner_low, _INT8[0]), min(params.inner_high, _INT8[1])
-    inner = _limited(_scaled(sums, step, blocks, params.inner_zero_point, low), low, high)
+    dtype = step.output.dtype
+    smallest, largest = _RANGES[dtype]
+    low, high = max(params.inner_low, smallest), min(params.inner_high, largest)
+    inner = _limited(_scaled(sums, step, blocks, params.inner_zero_point, low), dtype, low, high)
     other = pixels(arrays.residual, step.operand("residual"))
     scaling = residual.first(params, params.inner_zero_point), residual.second(params)
     return clamped(residual.add(inner, other, scaling, params, step.rounding), step)
@@ -68,12 +75,13 @@ def written(
 def step_blocks(step: Step, arrays: Arrays) -> ChannelBlocks:
     """Return bias and scales of the step's output channels."""
     real = bool(step.toa.flags & ToaFlag.REAL)
-    return channel_blocks(arrays.parameters, step.output.dims[1], step.where, real=real)
+    words, channels = arrays.parameters, step.output.dims[1]
+    return channel_blocks(words, channels, step.input.dtype, step.where, real=real)
 
 
-def _limited(values: NDArray[Any], low: int, high: int) -> NDArray[np.int8]:
+def _limited(values: NDArray[Any], dtype: DType, low: int, high: int) -> NDArray[Any]:
     above = np.maximum(values, values.dtype.type(low))
-    return np.asarray(np.minimum(above, values.dtype.type(high), out=above), np.int8)
+    return np.asarray(np.minimum(above, values.dtype.type(high), out=above), dtype.numpy)
 
 
 def _scaled(
@@ -85,6 +93,9 @@ def _scaled(
         return requantise_real(sums, real_of(multiplier, shift)) + zero_point
     if step.rounding is Rounding.EVEN:
         return scaled_even(sums, multiplier, zero_point)
+    if step.input.dtype is DType.I16:
+        exact = sums.astype(np.int64)
+        return requantise_narrow(exact, multiplier, shift, step.rounding) + zero_point
     wide = bool(step.toa.flags & ToaFlag.WIDE)
     if not wide and closed_form_holds(multiplier, shift):
         return closed(sums, multiplier, shift, step.rounding, zero_point, low=low)
@@ -93,11 +104,35 @@ def _scaled(
 
 
 def clamp_fits(step: Step) -> Fault:
-    """Rule: the clamp is a range of int8."""
+    """Rule: the clamp is a range of the output's codes; of floats it is 0 to 0."""
     low, high = step.toa.clamp
-    if _INT8[0] <= low <= high <= _INT8[1]:
+    smallest, largest = _RANGES.get(step.output.dtype, _UNUSED)
+    if smallest <= low <= high <= largest:
         return None
-    return ErrorCode.BAD_SCALE, f"clamp {low} to {high} is no range of int8"
+    return ErrorCode.BAD_SCALE, f"clamp {low} to {high} is no range of {step.output.dtype.text}"
+
+
+def sums_fit(step: Step) -> Fault:
+    """Rule: sums of i16 have 64 bits; those of floats neither that nor float64 scales."""
+    wide = bool(step.toa.flags & ToaFlag.WIDE)
+    if step.input.dtype is DType.I16 and not wide:
+        return ErrorCode.BAD_PRECISION, "sums of i16 are wide"
+    if step.input.dtype in FLOATS and step.toa.flags & (ToaFlag.WIDE | ToaFlag.REAL):
+        return ErrorCode.BAD_PRECISION, "sums of floats are neither wide nor real"
+    return None
+
+
+def layer_dtypes(step: Step) -> Fault:
+    """Rule: all activations have one dtype, and weights are i8 beside codes, else of it too."""
+    fault = one_dtype(step)
+    if fault is not None:
+        return fault
+    wanted = step.input.dtype if step.input.dtype in FLOATS else DType.I8
+    found = step.operand("weights").dtype
+    if found is not wanted:
+        text = f"weights are {found.text}, expected {wanted.text} beside {step.input.dtype.text}"
+        return ErrorCode.BAD_DTYPE, text
+    return None
 
 
 def accumulators_fit(step: Step) -> Fault:
@@ -116,7 +151,8 @@ def accumulators_fit(step: Step) -> Fault:
 
 def conv_parameters(step: Step) -> Fault:
     """Rule: parameters are dense int32 words, the head and a block for each 16 channels."""
-    tensor, words = step.operand("parameters"), conv_words(step.output.dims[1])
+    tensor = step.operand("parameters")
+    words = conv_words(step.output.dims[1], step.input.dtype)
     if tensor.dims != (1, 1, 1, words) or tensor.strides[3] != tensor.dtype.size:
         text = f"parameters are {dims_text(tensor)}, expected (1,1,1,{words}) without gaps"
         return ErrorCode.BAD_DIMS, text

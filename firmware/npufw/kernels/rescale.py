@@ -1,7 +1,8 @@
-"""RESCALE: int8 codes to another scale and zero point, with an activation's clamp.
+"""RESCALE: codes to another scale, zero point or width, with an activation's clamp.
 
-There are 256 codes, so the rule is applied to each once and the tensor is looked up. EVEN
-dequantises and quantises, in float32: rint((q - zp) * input scale / output scale) + zp.
+There are 256 int8 codes, so the rule is applied to each once and the tensor is looked up. EVEN
+dequantises and quantises, in float32: rint((q - zp) * input scale / output scale) + zp. Floats are
+only clamped.
 """
 
 from __future__ import annotations
@@ -11,29 +12,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import Opcode, Rounding, Unit
+from npuabi.enums import DType, Opcode, Rounding, Unit
 from npuabi.fixedpoint import apply
 from npuabi.records import OpParams
 from npufw.kernels.base import Arrays, Kernel, Step, operand_is
+from npufw.kernels.floats import bounded, float_head, is_float
 from npufw.kernels.layout import load
 from npufw.kernels.params import head, positive_scale
 from npufw.kernels.quantize import BEYOND
 from npufw.kernels.requant import clamp_fits, clamped
 from npufw.kernels.residual import CODES, table_index
-from npufw.kernels.vector import ACTIVATIONS, I8, I32, PLAIN, head_only, same_dims
+from npufw.kernels.vector import (
+    ACTIVATIONS,
+    EVERY,
+    I32,
+    NUMBERS,
+    PLAIN,
+    head_only,
+    one_kind,
+    same_dims,
+)
 
 __all__ = ["RESCALE"]
 
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
+    values = load(arrays.input, step.input)
+    if is_float(step):
+        limits = float_head(arrays.parameters, step.where)
+        held = bounded(values.astype(np.float32), limits.low, limits.high)
+        return held.astype(step.output.dtype.numpy)
     params = head(arrays.parameters, step.where)
-    acc = CODES - params.input_zero_point
+    if step.input.dtype is DType.I8:
+        return _scaled(CODES, step, params)[table_index(values)]
+    return _scaled(values.astype(np.int64), step, params)
+
+
+def _scaled(codes: NDArray[np.int64], step: Step, params: OpParams) -> NDArray[Any]:
+    acc = codes - params.input_zero_point
     if step.rounding is Rounding.EVEN:
         scaled = _even(acc, step, params)
     else:
         scaled = apply(acc, params.input_multiplier, params.input_shift, step.rounding)
-    table = clamped(scaled + params.output_zero_point, step)
-    return table[table_index(load(arrays.input, step.input))]
+    return clamped(scaled + params.output_zero_point, step)
 
 
 def _even(centred: NDArray[np.int64], step: Step, params: OpParams) -> NDArray[np.int64]:
@@ -49,11 +70,13 @@ RESCALE = Kernel(
     required=frozenset({"input", "parameters", "output"}),
     run=_run,
     rules=(
-        operand_is("input", I8, ACTIVATIONS),
+        operand_is("input", NUMBERS, ACTIVATIONS),
         operand_is("parameters", I32, PLAIN),
-        operand_is("output", I8, ACTIVATIONS),
+        operand_is("output", NUMBERS, ACTIVATIONS),
+        one_kind,
         same_dims,
         head_only,
         clamp_fits,
     ),
+    precisions=EVERY,
 )

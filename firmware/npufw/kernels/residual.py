@@ -1,8 +1,9 @@
-"""The ADD of two int8 operands: LiteRT's three multipliers, or fused float32 when rounding is EVEN.
+"""The ADD of two operands of codes: LiteRT's three multipliers, or fused float32 for EVEN.
 
 ADD and a convolution's fused residual both end here. An int8 operand has 256 codes, so its scaled
 value is looked up in a table computed by the same rule. EVEN is ONNX Runtime's QLinearAdd, whose
-last bit depends on the order of the operands: rint(fma(a, ra, fma(b, rb, rest))).
+last bit depends on the order of the operands: rint(fma(a, ra, fma(b, rb, rest))). Int16 codes are
+computed one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _WORTH_A_TABLE = 1 << 12
 """Codes from which on an ADD looks pairs up: the table takes as long as some ten thousand."""
 
 _FAR = np.float32(1 << 30)
-"""Beyond every int8 code, and exact in float32."""
+"""Beyond every code, and exact in float32."""
 
 Operand = tuple[int, int, int]
 """Zero point, multiplier and shift of an operand of an add."""
@@ -55,12 +56,13 @@ def add(
     params: OpParams,
     rounding: Rounding,
 ) -> NDArray[Any]:
-    """Return the sum, output zero point included, of int8 codes that broadcast.
+    """Return the sum, output zero point included, of codes of one dtype that broadcast.
 
-    It is not clamped further than to int8.
+    It is not clamped further than to that dtype.
     """
-    if max(a.size, b.size) < _WORTH_A_TABLE:
-        return np.clip(_added(a, b, scaling, params, rounding), -128, 127)
+    if a.dtype.itemsize > 1 or max(a.size, b.size) < _WORTH_A_TABLE:
+        limits = np.iinfo(a.dtype)
+        return np.clip(_added(a, b, scaling, params, rounding), limits.min, limits.max)
     left, right = table_index(a).astype(np.uint16), table_index(b)
     return np.take(_pairs(scaling, params, rounding), (left << 8) | right)
 
@@ -92,7 +94,11 @@ def _added(
 def _scaled(
     codes: NDArray[Any], operand: Operand, left_shift: int, rounding: Rounding
 ) -> NDArray[np.int64]:
-    return np.take(_table(operand, left_shift, rounding), table_index(codes))
+    if codes.dtype == np.int8:
+        return np.take(_table(operand, left_shift, rounding), table_index(codes))
+    zero_point, multiplier, shift = operand
+    centred = codes.astype(np.int64) - zero_point
+    return apply(centred << left_shift, multiplier, shift, rounding)
 
 
 @lru_cache(maxsize=256)
@@ -108,7 +114,10 @@ def _even(
     (za, ra), (zb, rb) = ((operand[0], _factor(operand)) for operand in scaling)
     with np.errstate(over="ignore", invalid="ignore"):
         rest = zero - fused_multiply_add(za, ra, np.float32(zb) * rb)
-        partial = fused_multiply_add(CODES, rb, rest)[table_index(b)]
+        if b.dtype == np.int8:
+            partial = fused_multiply_add(CODES, rb, rest)[table_index(b)]
+        else:
+            partial = fused_multiply_add(b, rb, rest)
         real = np.rint(fused_multiply_add(a, ra, partial))
     # What is no number came from scales beyond all use; it ends at the low clamp.
     return np.fmin(np.fmax(real, -_FAR), _FAR).astype(np.int64)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXACT", "column_sums", "cuts_of", "exact_product"]
+__all__ = ["EXACT", "column_sums", "cuts_of", "exact_product", "wide_product"]
 
 EXACT = 1 << 24
 """float32 holds every integer up to this one."""
@@ -63,3 +63,11 @@ def exact_product(
     for start, end in pairwise([*starts, rows.shape[1]]):
         total += rows[:, start:end] @ weights[start:end]
     return total
+
+
+def wide_product(rows: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Return rows @ weights of int16 codes and int8 weights in float64, exactly.
+
+    A product is at most 2^22, and K is below 2^31: no partial sum reaches 2^53.
+    """
+    return np.asarray(rows.astype(np.float64) @ weights.astype(np.float64))

@@ -20,6 +20,7 @@ __all__ = [
     "PLAIN",
     "head_only",
     "one_dtype",
+    "one_kind",
     "same_dims",
 ]
 
@@ -52,6 +53,14 @@ def one_dtype(step: Step) -> Fault:
         kinds = ", ".join(dtype.text for dtype in found)
         return ErrorCode.BAD_DTYPE, f"operands have one element type, got {kinds}"
     return None
+
+
+def one_kind(step: Step) -> Fault:
+    """Rule: input and output are both codes or both floats."""
+    if (step.input.dtype in FLOATS) == (step.output.dtype in FLOATS):
+        return None
+    kinds = f"{step.input.dtype.text} and {step.output.dtype.text}"
+    return ErrorCode.BAD_DTYPE, f"input and output are both codes or both floats, got {kinds}"
 
 
 def same_dims(step: Step) -> Fault:

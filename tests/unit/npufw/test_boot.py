@@ -89,7 +89,7 @@ TOAS: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
     ("rescale", {"tensors": (4, 4, 8, NO_TENSOR, 5)}, E.BAD_OPERANDS, "takes no operand weights"),
     ("rescale", {"tensors": (0, NO_TENSOR, 8, NO_TENSOR, 5)}, E.BAD_OPERANDS, "reach SRAM only"),
     ("rescale", {"tensors": (4, NO_TENSOR, 7, NO_TENSOR, 5)}, E.BAD_DTYPE, "expected i32"),
-    ("rescale", {"clamp": (-129, 0)}, E.BAD_SCALE, "no range of int8"),
+    ("rescale", {"clamp": (-129, 0)}, E.BAD_SCALE, "no range of i8"),
     ("rescale", {"opcode": Opcode.DEQUANTIZE}, E.BAD_DTYPE, "output is i8, expected f16 or f32"),
     ("save", {"tensors": (2, NO_TENSOR, NO_TENSOR, NO_TENSOR, 2)}, E.BAD_OPERANDS, "never written"),
     ("save", {"tensors": (0, NO_TENSOR, NO_TENSOR, NO_TENSOR, 1)}, E.BAD_OPERANDS, "direction"),

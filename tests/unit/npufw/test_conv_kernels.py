@@ -250,8 +250,8 @@ RULES = [
     ({"kernel": (9, 9)}, ErrorCode.BAD_DIMS, "weights are"),
     ({"stride": (0, 1)}, ErrorCode.BAD_WINDOW, "at least 1"),
     ({"pads": (9, 9, 9, 9)}, ErrorCode.BAD_DIMS, "output rows"),
-    ({"clamp": (5, 4)}, ErrorCode.BAD_SCALE, "no range of int8"),
-    ({"clamp": (-129, 4)}, ErrorCode.BAD_SCALE, "no range of int8"),
+    ({"clamp": (5, 4)}, ErrorCode.BAD_SCALE, "no range of i8"),
+    ({"clamp": (-129, 4)}, ErrorCode.BAD_SCALE, "no range of i8"),
     ({"flags": ToaFlag.CLEAR | ToaFlag.WRITE | ToaFlag.RESIDUAL}, ErrorCode.BAD_OPERANDS, "flag"),
     ({"flags": ToaFlag.CLEAR}, ErrorCode.BAD_PRECISION, "the accumulators hold 1024"),
 ]
