@@ -12,7 +12,17 @@ from npuabi.records import NO_TENSOR
 from npufw.boot import Image
 from tests.compiled import Built, built
 
-_ADDED = {"quantize", "dequantize", "to_layout", "clip", "expand", "conv2d", "identity"}
+_ADDED = {
+    "quantize",
+    "dequantize",
+    "cast",
+    "to_layout",
+    "clip",
+    "expand",
+    "conv2d",
+    "dense",
+    "identity",
+}
 """Kinds of ops that passes add at the place of another op."""
 
 
