@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.container import read_blob
 from npuc.diagnostics import CompileError
 from npuc.driver import Compilation, Options, compile_graph
-from npufw.boot import Image, boot
+from npufw.asm import assemble
+from npufw.boot import Image, boot, device_of
+from npufw.disasm import disassemble
 from npufw.engine import Engine
 from tests.random_graphs import Case, random_case
 
-__all__ = ["OVER_BUDGET", "Built", "built", "compiled", "differing", "same"]
+__all__ = ["OVER_BUDGET", "Built", "built", "comes_back", "compiled", "differing", "same"]
 
 OVER_BUDGET = "bytes of SRAM"
 """Words of the refusal of a graph that does not fit the SRAM."""
@@ -77,6 +80,14 @@ def differing(found: Built) -> dict[str, int]:
     expected, actual = found.compilation.reference(found.case.inputs), found.run()
     wrong = {name: int((actual[name] != expected[name]).sum()) for name in expected}
     return {name: count for name, count in wrong.items() if count}
+
+
+def comes_back(raw: bytes) -> str:
+    """Return the text of a blob for a target of the toolchain; it gives the same bytes."""
+    target = device_of(raw, None)
+    text = "\n".join(disassemble(read_blob(raw, target=target).program, target))
+    assert assemble(text.encode()).blob == raw
+    return text
 
 
 def same(left: dict[str, Array], right: dict[str, Array]) -> bool:

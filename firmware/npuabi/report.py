@@ -20,16 +20,18 @@ from npuabi.records import NO_TENSOR, SourceEntry, TensorDescriptor, Toa
 from npuabi.simulate import Slot, Timeline
 from npuabi.target import Target
 
-__all__ = ["BOUNDS", "LayerCost", "ProgramCost", "live_sram_bytes", "summarise"]
+__all__ = ["BOUNDS", "DATAFLOWS", "LayerCost", "ProgramCost", "live_sram_bytes", "summarise"]
 
 BOUNDS = ("compute", "memory", "issue")
 """What holds a layer back: the arrays and the vector unit, the DMA, or fetching descriptors."""
 
-_DATAFLOWS = {
+DATAFLOWS = {
     Mode.OUTPUT_STATIONARY: "os",
     Mode.WEIGHT_STATIONARY: "ws",
     Mode.DEPTHWISE: "dw",
 }
+"""What reports call the modes of the MAC array."""
+
 _DMA = frozenset({Unit.DMA_IN, Unit.DMA_OUT})
 _OUTPUT = 4
 _WORDS = {1: DType.U8, 2: DType.I16, 4: DType.I32, 8: DType.I64}
@@ -148,7 +150,7 @@ def _count(tally: _Tally, toa: Toa, work: Work, slot: Slot, target: Target) -> N
         tally.compute += slot.end - slot.start - slot.bank_conflict
         tally.memory += slot.bank_conflict
     if tally.modes is not None:
-        word = _DATAFLOWS.get(toa.mode, "dma" if toa.unit in _DMA else "vector")
+        word = DATAFLOWS.get(toa.mode, "dma" if toa.unit in _DMA else "vector")
         tally.modes[word] = None
 
 
@@ -165,7 +167,7 @@ def _layer(program: Program, source: SourceEntry, tally: _Tally, target: Target)
 
 
 def _dataflow(words: list[str]) -> str:
-    arrays = [w for w in words if w in _DATAFLOWS.values()]
+    arrays = [w for w in words if w in DATAFLOWS.values()]
     return "+".join(arrays) or ("vector" if "vector" in words else "dma")
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from npuabi.container import Program, symbol_at
-from npuabi.enums import Mode, Opcode, Space, ToaFlag, Unit
+from npuabi.enums import Opcode, Space, ToaFlag, Unit
 from npuabi.errors import AbiError
 from npuabi.records import NO_TENSOR, OpParams, TensorDescriptor, Toa
+from npuabi.report import DATAFLOWS
 from npuabi.target import Target
 from npufw.asm_form import WAIT_FLAGS, WAITS, fields_of
 from npufw.asm_lines import Label
@@ -29,7 +30,6 @@ _OWN = ("opcode", "precision", "mode", "op", "tensors", "waits", "cycles")
 """Fields of a TOA that are facts of their own, or no facts."""
 
 _DMA = (Unit.DMA_IN, Unit.DMA_OUT)
-_MODES = {Mode.OUTPUT_STATIONARY: "os", Mode.WEIGHT_STATIONARY: "ws", Mode.DEPTHWISE: "dw"}
 _OUTPUT = OPERANDS.index("output")
 _WAIT_MODULUS = 1 << 16
 
@@ -41,8 +41,9 @@ Wait = tuple[str, Label, int]
 class OpFacts:
     """One op of the source, and all that its TOAs do, in ring order.
 
-    By opcode: ``cuts`` are the dims of each output, ``values`` those of each other field, by its
-    name, ``places`` the addresses of each operand, ``waits`` the TOA waited for on each unit.
+    ``constants`` are the ranges of ``memory`` that it loads. By opcode: ``cuts`` are the dims of
+    each output, ``values`` those of each other field, by its name. ``places`` are the addresses
+    of each operand, ``waits`` the TOAs that each TOA waits for.
     """
 
     label: Label
@@ -50,6 +51,7 @@ class OpFacts:
     file: str
     line: int
     column: int
+    memory: bytes = field(repr=False)
     first: int = -1
     modes: dict[str, None] = field(default_factory=dict)
     precisions: dict[str, None] = field(default_factory=dict)
@@ -63,20 +65,20 @@ class OpFacts:
     places: dict[str, list[str]] = field(default_factory=dict)
     waits: list[tuple[Wait, ...]] = field(default_factory=list)
     cycles: list[int] = field(default_factory=list)
-    constants: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    constants: set[tuple[int, int]] = field(default_factory=set)
     parameters: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def mode(self) -> str:
         """How its TOAs run: on the arrays where some do, as reports say it."""
-        arrays = [mode for mode in self.modes if mode in _MODES.values()]
+        arrays = [mode for mode in self.modes if mode in DATAFLOWS.values()]
         return "+".join(arrays or self.modes)
 
     def constant_bytes(self) -> bytes:
         """Return the constants that it loads, each byte once, by address."""
         parts, reached = [], 0
-        for (start, end), raw in sorted(self.constants.items()):
-            parts.append(raw[max(reached - start, 0) :])
+        for start, end in sorted(self.constants):
+            parts.append(self.memory[max(reached, start) : end])
             reached = max(reached, end)
         return b"".join(parts)
 
@@ -123,6 +125,7 @@ class _Walk:
                 file=symbol_at(symbols, source.file),
                 line=source.line,
                 column=source.column,
+                memory=self._program.constants,
             )
             for index, source in enumerate(self._program.sources)
         ]
@@ -141,7 +144,7 @@ class _Walk:
             facts.stores += toa.unit is Unit.DMA_OUT
             return
         facts.first = position if facts.first < 0 else facts.first
-        facts.modes[_MODES.get(toa.mode, "vector")] = None
+        facts.modes[DATAFLOWS.get(toa.mode, "vector")] = None
         facts.precisions[toa.precision.name.lower()] = None
         if toa.unit is Unit.MAC and not toa.flags & ToaFlag.WRITE:
             facts.partial_sums += 1
@@ -177,12 +180,11 @@ class _Walk:
         start, end = tensor.base, tensor.base + tensor.extent
         if (start, end) in facts.constants:
             return
-        raw = self._program.constants[start:end]
-        facts.constants[start, end] = raw
+        facts.constants.add((start, end))
         if self._parameters.get(start, 0) - start < OpParams.SIZE:
             return
         try:
-            head = OpParams.decode(raw[: OpParams.SIZE])
+            head = OpParams.decode(self._program.constants[start : start + OpParams.SIZE])
         except AbiError:
             return
         for name, wire in fields_of(OpParams).items():

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from npufw.diff_facts import Dims, OpFacts
 
 __all__ = ["Change", "op_changes", "placement_changes"]
@@ -131,7 +133,7 @@ def _constants(a: OpFacts, b: OpFacts) -> Iterator[Change]:
     if len(one) != len(other):
         yield Change("bytes of constants", f"{len(one):,}", f"{len(other):,}")
         return
-    count = sum(x != y for x, y in zip(one, other, strict=True))
+    count = int(np.count_nonzero(np.frombuffer(one, "u1") != np.frombuffer(other, "u1")))
     yield Change(f"constants differ in {count:,} of {len(one):,} bytes", "", "")
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from npuabi.container import read_blob, target_of
 from npuabi.enums import Mode, Space, Unit
 from npuabi.records import NO_TENSOR
 from npuabi.target import load_target
@@ -21,8 +20,7 @@ from npuc.driver import Options, compile
 from npufw.asm import assemble
 from npufw.boot import Image, boot
 from npufw.cli import main
-from npufw.disasm import disassemble
-from tests.compiled import built
+from tests.compiled import built, comes_back
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "models"
@@ -34,14 +32,6 @@ BINARY = Path(sys.executable).parent / "npufw"
 @cache
 def blob_of(model: str, level: int) -> bytes:
     return compile(MODELS / f"{model}.txt", Options(level=level)).blob
-
-
-def comes_back(raw: bytes) -> str:
-    """Return the text of a blob, which gives the same bytes."""
-    target = load_target(target_of(raw))
-    text = "\n".join(disassemble(read_blob(raw, target=target).program, target))
-    assert assemble(text.encode()).blob == raw
-    return text
 
 
 def npufw(*arguments: object, stdin: bytes = b"") -> Result:
