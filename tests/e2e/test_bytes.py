@@ -74,6 +74,20 @@ def test_random_graphs_on_any_target_come_back(seed: int) -> None:
     comes_back(built(seed).compilation.blob)
 
 
+def test_a_network_with_states_comes_back(tmp_path: Path) -> None:
+    text = tmp_path / "stream.txt"
+    text.write_text(
+        "graph @stream(%x: tensor<1x4xf32>) {\n"
+        '  %s = state "kept" init = splat(0.5) : tensor<1x4xf32>\n'
+        '  %y = add(%s, %x)\n  update "kept", %y\n  return %y\n}\n'
+    )
+    made = compile(text, Options(calibrate="random")).blob
+    lines = comes_back(made).splitlines()
+    assert [line.split(",")[0] for line in lines if line.startswith("state:")] == [
+        'state: symbol "kept"'
+    ]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "tests/golden").glob("*/*.bin")), ids=str)
 def test_a_golden_blob_comes_back_or_is_refused_as_inspect_refuses_it(path: Path) -> None:
     if npufw("inspect", path).exit_code == 0:
