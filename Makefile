@@ -7,12 +7,13 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench check clean demo generate help models test
+.PHONY: bench check check-all clean demo generate help models test
 
 help:
 	@echo 'make demo              compile the digits network and run it on 360 test images'
 	@echo 'make test              run all tests (ARGS="-k name" to choose)'
 	@echo 'make check             lint, format, types, and whether generated pages are current'
+	@echo 'make check-all         npuc check on every model, precision, level and target (minutes)'
 	@echo 'make bench             speed and cycles against peers and bounds (JSON=file to keep them)'
 	@echo 'make generate          write the generated pages again'
 	@echo 'make models            write the models with random weights again'
@@ -30,6 +31,9 @@ check: $(VENV)/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.generate --check
+
+check-all: $(VENV)/developed
+	$(BIN)/python -m tools.check_models $(ARGS)
 
 bench: $(VENV)/developed
 	@$(BIN)/python -m tools.bench $(if $(JSON),--json $(JSON))

@@ -7,45 +7,19 @@ Invariant: a command is thin over the library and imports what it needs when it 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from npuabi.commands import CommandGroup
+from npuc.cli_options import PRECISIONS, compile_options, part
 
-__all__ = ["main", "parse_keep", "parse_shapes"]
+if TYPE_CHECKING:
+    from npuc.driver import Options
+
+__all__ = ["main"]
 
 _ELIDED_ELEMENTS = 16
-_PRECISIONS = ("auto", "int8", "int16", "fp16", "fp32")
-_ROUNDINGS = ("double", "single", "even")
-
-
-def parse_shapes(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
-) -> dict[str, tuple[int, ...]]:
-    """Return dims by input name from options of the form ``NAME=AxBxC``; for click."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for value in values:
-        name, _equals, text = value.removeprefix("%").partition("=")
-        dims = text.split("x")
-        if not name or not all(d.isascii() and d.isdigit() and len(d) < 11 for d in dims):
-            raise click.BadParameter(f"{value!r} is not of the form image=1x3x32x32")
-        if name in shapes:
-            raise click.BadParameter(f"{name} is given twice")
-        shapes[name] = tuple(map(int, dims))
-    return shapes
-
-
-def parse_keep(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Return precisions by result name from options of the form ``NAME=int16``; for click."""
-    kept: dict[str, str] = {}
-    for value in values:
-        name, _equals, precision = value.removeprefix("%").rpartition("=")
-        if not name or not precision:
-            raise click.BadParameter(f"{value!r} is not of the form conv1=int16")
-        if name in kept:
-            raise click.BadParameter(f"{name} is given twice")
-        kept[name] = precision
-    return kept
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,60 +41,7 @@ Examples:
 @main.command("compile", epilog=_EXAMPLES)
 @click.argument("model", type=click.Path(allow_dash=True))
 @click.option("-o", "--output", metavar="BLOB", help="The blob; default: MODEL's name with .bin.")
-@click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
-@click.option(
-    "--precision",
-    type=click.Choice(_PRECISIONS),
-    default="auto",
-    show_default=True,
-    help="Of the arithmetic; auto: int8 for a quantised graph or with samples, else fp16.",
-)
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="NAME=PRECISION",
-    callback=parse_keep,
-    help="Another precision for the op whose result is %NAME; may be repeated.",
-)
-@click.option(
-    "--rounding",
-    type=click.Choice(_ROUNDINGS),
-    default="double",
-    show_default=True,
-    help="Whose bits: LiteRT's reference, its single-rounding builds, or ONNX Runtime.",
-)
-@click.option(
-    "--calibrate",
-    metavar="X.npz|random",
-    help="Samples that fix the ranges of codes; default: the graph's calibration attribute.",
-)
-@click.option(
-    "--percentile",
-    type=click.FloatRange(50, 100, min_open=True),
-    default=100.0,
-    show_default=True,
-    help="Share of each sample's values that a range covers, in percent.",
-)
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME=AxBxC",
-    callback=parse_shapes,
-    help="Dims of a dynamic input.",
-)
-@click.option(
-    "-O",
-    "level",
-    type=click.Choice(["0", "1", "2", "3"]),
-    default="2",
-    show_default=True,
-    help="Effort of tiling, placement and order; never changes a number.",
-)
-@click.option(
-    "--sram-limit", type=click.IntRange(1), metavar="KIB", help="Use at most this much SRAM."
-)
-@click.option("--no-fuse", is_flag=True, help="Leave ops unfused; for study, changes numbers.")
+@compile_options
 @click.option("--print-ir-after-all", "print_ir", is_flag=True, help="Print the IR to stderr.")
 @click.option("--dump-ir", metavar="DIR", help="Write the IR behind each pass to a file in DIR.")
 @click.option("--timing", is_flag=True, help="Print how long each pass took.")
@@ -128,16 +49,7 @@ Examples:
 def compile_command(
     model: str,
     output: str | None,
-    target: str,
-    precision: str,
-    keep: dict[str, str],
-    rounding: str,
-    calibrate: str | None,
-    percentile: float,
-    shapes: dict[str, tuple[int, ...]],
-    level: str,
-    sram_limit: int | None,
-    no_fuse: bool,
+    options: Options,
     print_ir: bool,
     dump_ir: str | None,
     timing: bool,
@@ -145,56 +57,76 @@ def compile_command(
 ) -> None:
     """Compile the graph text MODEL (- is standard input) to a blob."""
     from npuc.cli_compile import Output, run_compile
-    from npuc.driver import Options
 
-    options = Options(
-        target=target,
-        precision=precision,
-        keep=keep,
-        rounding=rounding,
-        calibrate=calibrate,
-        shapes=shapes,
-        level=int(level),
-        sram_limit_kib=sram_limit,
-        percentile=percentile,
-        fuse=not no_fuse,
-    )
     report = Output(blob=output, as_json=as_json, timing=timing, print_ir=print_ir, dump_ir=dump_ir)
     run_compile(model, options, report)
+
+
+_CHECK_EXAMPLES = """
+\b
+Examples:
+  npuc check models/digits.txt
+  npuc check net.txt --input samples.npz --precision int16
+  npuc check net.txt --mixed 2          which ops to keep wider, as --keep options
+  npuc check net.txt --target tiny -O3 --json
+"""
+
+
+@main.command(epilog=_CHECK_EXAMPLES)
+@click.argument("model", type=click.Path(allow_dash=True))
+@click.option(
+    "--input",
+    "given",
+    multiple=True,
+    metavar="FILE",
+    help="X.npz, X.npy or NAME=X.npy; the first batch counts.  [default: calibration data]",
+)
+@compile_options
+@click.option(
+    "--mixed",
+    "count",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Propose N ops for a wider precision, and say what that gives.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(
+    context: click.Context,
+    model: str,
+    given: tuple[str, ...],
+    options: Options,
+    count: int,
+    as_json: bool,
+) -> None:
+    """Run one input through MODEL at four levels and say where the numbers part.
+
+    L1 is float arithmetic on the graph as written, L2 the reference of the quantised graph, L3 the
+    tiled program, L4 the blob in the emulator. Exit code 1 when L2, L3 and L4 do not agree.
+    """
+    from npuc.check.command import run_check
+
+    if not run_check(model, options, given=given, count=count, as_json=as_json):
+        context.exit(1)
 
 
 @main.command()
 @click.argument("text", type=click.Path(allow_dash=True))
 @click.option("--passes", default="", metavar="A,B", help="Passes to run, in this order.")
-@click.option("--target", default="edge", show_default=True, help="Target name or TOML file.")
-@click.option("--rounding", type=click.Choice(_ROUNDINGS), default="double", show_default=True)
+@part("target")
+@part("rounding")
 @click.option(
     "--precision",
-    type=click.Choice(_PRECISIONS),
+    type=click.Choice(PRECISIONS[1:]),
     default="int8",
     show_default=True,
     help="For the passes calibrate and quantise.",
 )
-@click.option(
-    "--keep",
-    multiple=True,
-    metavar="NAME=PRECISION",
-    callback=parse_keep,
-    help="Another precision for the op whose result is %NAME; may be repeated.",
-)
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME=AxBxC",
-    callback=parse_shapes,
-    help="Dims of a dynamic input.",
-)
-@click.option(
-    "--calibrate",
-    metavar="X.npz|random",
-    help="Samples for the pass calibrate; default: the graph's calibration attribute.",
-)
+@part("keep")
+@part("shapes")
+@part("calibrate")
+@part("preprocess")
 @click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
 @click.option("--mlir", is_flag=True, help="Print MLIR's generic form.")
 @click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
@@ -207,6 +139,7 @@ def opt(
     keep: dict[str, str],
     shapes: dict[str, tuple[int, ...]],
     calibrate: str | None,
+    preprocess: str | None,
     elide: bool,
     mlir: bool,
     output: str,
@@ -241,7 +174,7 @@ def opt(
         graph = parse(source)
         check_constants(graph)
         if any(isinstance(step, Calibrate) for step in steps):
-            context.calibration = calibration_samples(graph, calibrate, context)
+            context.calibration = calibration_samples(graph, calibrate, context, preprocess)
         set_precisions(graph, context, precision, keep)
         PassManager(steps).run(graph, context)
         show = print_mlir if mlir else print_graph
@@ -249,6 +182,31 @@ def opt(
     for note in context.notes:
         click.echo(str(note), err=True)
     write_atomically(output, printed.encode())
+
+
+_WHY_EXAMPLES = """
+\b
+Examples:
+  npuc why models/digits.txt n3         the op whose result is %n3
+  npuc why models/digits.txt 27         the op on line 27
+  npuc why net.txt c1 --target tiny -O3 --json
+"""
+
+
+@main.command(epilog=_WHY_EXAMPLES)
+@click.argument("model", type=click.Path(allow_dash=True))
+@click.argument("op")
+@compile_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(model: str, op: str, options: Options, as_json: bool) -> None:
+    """Say what became of one op of MODEL: OP is a result's name, or a line of the text.
+
+    Its precision and parameters and where they come from, what it was fused with or why not,
+    its stripes, banks, DMA and cycles; or the limit that refuses it, and what would help.
+    """
+    from npuc.why_text import run_why
+
+    run_why(model, op, options, as_json=as_json)
 
 
 _OPS_EXAMPLES = """

@@ -42,7 +42,8 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     path = output.blob
     if path is None:
         path = f"{Path(model).stem if model != '-' else 'graph'}.bin"
-    refuse_overwriting(path, [model, str(options.target), str(options.calibrate)])
+    read = (options.target, options.calibrate, options.preprocess)
+    refuse_overwriting(path, [model, *map(str, read)])
     # A graph is many small objects in cycles that live to the end: collecting them rarely pays.
     gc.set_threshold(50_000, 20, 50)
     with progress_bar() as progress:

@@ -35,7 +35,7 @@ from npuc.passes.precision import set_precisions
 from npuc.plans import best_plan
 from npuc.samples import calibration_samples, generated
 
-__all__ = ["Compilation", "Options", "compile", "context_of"]
+__all__ = ["Compilation", "Options", "compile", "compile_quantised", "context_of"]
 
 _KNOWN_ANSWER_SEED = 20_260_101
 
@@ -44,10 +44,12 @@ _KNOWN_ANSWER_SEED = 20_260_101
 class Options:
     """What a user can choose; the defaults are those of ``npuc compile``.
 
-    ``calibrate`` is the path of an npz, ``random``, or arrays by input name; None takes the graph's
-    own attribute. ``precision`` is auto, int8, int16, fp16 or fp32: auto is int8 where the graph is
-    quantised or calibration data is given, else fp16. ``keep`` gives single ops another one, by the
-    name of a result. ``level`` 0 to 3 changes tiling, placement and order, never a number.
+    ``calibrate`` is the path of an npz, of an image or of a folder of images, ``random``, or arrays
+    by input name; None takes the graph's own attribute. ``preprocess`` is the path of the TOML file
+    that says how images become arrays. ``precision`` is auto, int8, int16, fp16 or fp32: auto is
+    int8 where the graph is quantised or calibration data is given, else fp16. ``keep`` gives single
+    ops another one, by the name of a result. ``level`` 0 to 3 changes tiling, placement and order,
+    never a number.
     """
 
     target: str | Target = "edge"
@@ -55,6 +57,7 @@ class Options:
     keep: Mapping[str, str | Precision] = field(default_factory=dict)
     rounding: str = "double"
     calibrate: str | Path | Mapping[str, Array] | None = None
+    preprocess: str | Path | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     level: int = 2
     sram_limit_kib: int | None = None
@@ -120,12 +123,35 @@ def compile_graph(
     folder: Path = Path(),
     after: After | None = None,
     progress: Progress = silent,
+    context: PassContext | None = None,
 ) -> Compilation:
-    """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*."""
+    """Compile a float or quantised *graph*, which is rewritten; weight files lie in *folder*.
+
+    *context* is one that :func:`context_of` made, for who wants to read it afterwards.
+    """
     start = time.perf_counter()
-    context = context_of(graph, options, folder)
-    context.progress = progress
+    if context is None:
+        context = context_of(graph, options, folder)
+        context.progress = progress
     times = PassManager([kind() for kind in GRAPH_PASSES]).run(graph, context, after)
+    made = compile_quantised(graph, context, after=after)
+    compile_s = time.perf_counter() - start
+    return replace(made, passes=(*times, *made.passes), compile_s=compile_s)
+
+
+def compile_quantised(
+    graph: Graph,
+    context: PassContext,
+    *,
+    after: After | None = None,
+    answer: KnownAnswer | None = None,
+) -> Compilation:
+    """Compile a *graph* that has gone through GRAPH_PASSES, and is left as it is.
+
+    So one quantised graph may be compiled for several levels and targets; *answer* is the known
+    answer of another one of them, which depends on the graph alone.
+    """
+    start = time.perf_counter()
     best = best_plan(graph, context, after)
     header = table_header(
         target=context.target,
@@ -147,7 +173,7 @@ def compile_graph(
         interface=best.emitted.interface,
         sources=best.emitted.sources,
         symbols=best.emitted.symbols,
-        known_answer=_known_answer(graph, context.rounding),
+        known_answer=answer or _known_answer(graph, context.rounding),
         states=best.emitted.states,
     )
     try:
@@ -163,7 +189,7 @@ def compile_graph(
         timeline=best.timeline,
         arena=best.arena,
         notes=tuple(context.notes),
-        passes=(*times, *best.times),
+        passes=tuple(best.times),
         compile_s=time.perf_counter() - start,
     )
 
@@ -183,7 +209,7 @@ def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
         no_fuse=not options.fuse,
         sram_limit=options.sram_limit_kib and options.sram_limit_kib << 10,
     )
-    context.calibration = calibration_samples(graph, options.calibrate, context)
+    context.calibration = calibration_samples(graph, options.calibrate, context, options.preprocess)
     set_precisions(graph, context, options.precision, options.keep)
     return context
 

@@ -72,6 +72,7 @@ class ErrorCode(IntEnum):
     INPUT_BATCH = 0x45
     KNOWN_ANSWER = 0x46
     INPUT_FILE = 0x47
+    INPUT_IMAGE = 0x48
 
     @property
     def text(self) -> str:
@@ -148,6 +149,10 @@ _TEXTS: dict[ErrorCode, tuple[str, str]] = {
     ),
     ErrorCode.KNOWN_ANSWER: ("the known-answer test gave other bits", "do not use this core"),
     ErrorCode.INPUT_FILE: ("a file of arrays cannot be used", "give an npy or npz without pickle"),
+    ErrorCode.INPUT_IMAGE: (
+        "an image, its preprocess file or its label cannot be used",
+        "see Images in docs/guide.md",
+    ),
 }
 
 

@@ -27,6 +27,9 @@ _TARGET = click.option(
     "--target", default="edge", show_default=True, help="Target of the device: name or TOML file."
 )
 _OWN_TARGET = click.option("--target", help="Target to assume; default: the one it is for.")
+_PREPROCESS = click.option(
+    "--preprocess", metavar="FILE.toml", help="How images become arrays; see the guide."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _BLOB = click.argument("blob", type=click.Path(allow_dash=True))
 
@@ -75,8 +78,10 @@ def _print_json(values: dict[str, Any]) -> None:
     "inputs",
     multiple=True,
     metavar="FILE",
-    help="X.npz, X.npy or NAME=X.npy; without it the known-answer input is used.",
+    help="X.npz, X.npy, an image or a folder of images, NAME=FILE for one of several inputs; "
+    "without it the known-answer input is used.",
 )
+@_PREPROCESS
 @click.option("--output", metavar="Y.npz", help="Write all outputs here; - is standard output.")
 @click.option(
     "--repeat",
@@ -96,6 +101,7 @@ def run(
     blob: str,
     target: str,
     inputs: tuple[str, ...],
+    preprocess: str | None,
     output: str | None,
     repeat: int,
     state: str | None,
@@ -112,6 +118,7 @@ def run(
     Examples:
       npufw run digits.bin --input models/digits_test.npz
       npufw run digits.bin --input image=x.npy --output y.npz
+      npufw run resnet50.bin --input photo.jpg --preprocess imagenet.toml
       npufw run stream.bin --input frames.npz --state kept.npz
     """
     from npuabi.files import refuse_overwriting
@@ -120,12 +127,20 @@ def run(
 
     if output == "-" and as_json:
         raise click.UsageError("--output - and --json both write to standard output")
-    read = [blob, target, *inputs, *(i.split("=", 1)[-1] for i in inputs)]
+    read = [blob, target, preprocess or "", *inputs, *(i.split("=", 1)[-1] for i in inputs)]
     for path in (output, state):
         if path is not None:
             refuse_overwriting(path, read)
     image = _boot(read_blob_file(blob), target)
-    report = run_blob(image, inputs=inputs, output=output, repeat=repeat, state=state, reset=reset)
+    report = run_blob(
+        image,
+        inputs=inputs,
+        output=output,
+        repeat=repeat,
+        preprocess=preprocess,
+        state=state,
+        reset=reset,
+    )
     for note in report.notes:
         click.echo(note, err=True)
     if as_json:
@@ -220,15 +235,28 @@ def _is_address(text: str) -> bool:
 @main.command("eval")
 @_BLOB
 @_TARGET
-@click.option("--data", required=True, metavar="X.npz", help="Inputs by name, and the labels.")
-@click.option("--labels", default="labels", show_default=True, metavar="KEY", help="Their key.")
+@click.option(
+    "--data",
+    required=True,
+    metavar="X.npz|FOLDER",
+    help="Inputs by name and the labels, or images in a folder for each class.",
+)
+@click.option(
+    "--labels",
+    metavar="KEY|FILE",
+    help="The labels' key in X.npz, default: labels; or a file of lines IMAGE CLASS.",
+)
+@_PREPROCESS
 @_JSON
-def evaluate(blob: str, target: str, data: str, labels: str, as_json: bool) -> None:
+def evaluate(
+    blob: str, target: str, data: str, labels: str | None, preprocess: str | None, as_json: bool
+) -> None:
     """Measure the top-1 accuracy of BLOB on labelled data.
 
     \b
-    Example:
+    Examples:
       npufw eval digits.bin --data models/digits_test.npz
+      npufw eval resnet50.bin --data val --labels val.txt --preprocess imagenet.toml
     """
     from npuabi.progress import progress_bar
     from npufw.commands import evaluate_blob
@@ -236,7 +264,7 @@ def evaluate(blob: str, target: str, data: str, labels: str, as_json: bool) -> N
 
     image = _boot(read_blob_file(blob), target)
     with progress_bar() as progress:
-        found = evaluate_blob(image, data, labels, progress=progress)
+        found = evaluate_blob(image, data, labels, preprocess=preprocess, progress=progress)
     values = {"schema": 1, "samples": found.samples, "correct": found.correct, "top1": found.top1}
     if as_json:
         _print_json(values)

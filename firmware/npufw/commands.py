@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from npuabi.errors import ErrorCode
 from npuabi.files import write_atomically
 from npuabi.npz import NpzError, read_arrays
+from npuabi.preprocess import ImageError, Preprocess, load_preprocess
 from npuabi.progress import Progress, silent
 from npufw.boot import Image
 from npufw.engine import Engine
@@ -23,6 +24,7 @@ from npufw.evaluate import Accuracy, evaluate, split_labels
 from npufw.faults import FaultEvent, Hook
 from npufw.host import runs_of
 from npufw.hostfiles import npz_bytes, read_inputs
+from npufw.image_data import evaluate_images
 from npufw.inspect import shape_text
 from npufw.selftest import generated_inputs
 
@@ -99,11 +101,14 @@ def run_blob(
     inputs: Sequence[str],
     output: str | None,
     repeat: int,
+    preprocess: str | None = None,
     state: str | None = None,
     reset: bool = False,
     hooks: Sequence[Hook] = (),
 ) -> RunReport:
     """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
+
+    *preprocess* is the TOML file that says how images among the inputs become arrays.
 
     Each repetition begins with the same states: those of the file *state* where there is one and
     *reset* is not wanted, else the first values. Afterwards the file holds the states. *hooks* are
@@ -114,7 +119,7 @@ def run_blob(
     names = [port.name for port in image.inputs]
     notes: tuple[str, ...] = ()
     if inputs or not names:
-        arrays, spare = read_inputs(inputs, names)
+        arrays, spare = read_inputs(inputs, names, _recipe(preprocess))
         notes = tuple(f"note: {name!r} is no input of the network, not used" for name in spare)
     else:
         arrays = generated_inputs(image)
@@ -149,13 +154,37 @@ def run_blob(
     )
 
 
-def evaluate_blob(image: Image, data: str, labels: str, *, progress: Progress = silent) -> Accuracy:
-    """Return the accuracy of *image* on the file *data*; *progress* is told of samples."""
+def evaluate_blob(
+    image: Image,
+    data: str,
+    labels: str | None,
+    *,
+    preprocess: str | None = None,
+    progress: Progress = silent,
+) -> Accuracy:
+    """Return the accuracy of *image* on *data*, a file of arrays or a folder of images.
+
+    *labels* is the key of the labels in the file, ``labels`` by default, or a file with the classes
+    of the images. *progress* is told of samples.
+    """
+    if Path(data).is_dir():
+        recipe = _recipe(preprocess)
+        if recipe is None:
+            text = f"{data} is a folder: say how its images become arrays with --preprocess"
+            raise FirmwareError(ErrorCode.INPUT_IMAGE, text)
+        return evaluate_images(Engine(image), Path(data), labels, recipe, progress=progress)
     arrays = _arrays_of(data)
     names = [port.name for port in image.inputs]
-    inputs, wanted = split_labels(arrays, labels, names, data)
+    inputs, wanted = split_labels(arrays, labels or "labels", names, data)
     engine = Engine(image)
     return evaluate(engine, inputs, wanted, progress=progress)
+
+
+def _recipe(path: str | None) -> Preprocess | None:
+    try:
+        return None if path is None else load_preprocess(path)
+    except ImageError as error:
+        raise FirmwareError(ErrorCode.INPUT_IMAGE, str(error)) from error
 
 
 def _require_states(image: Image) -> None:

@@ -1,4 +1,4 @@
-"""Files of the host: inputs from npz and npy, outputs to npz.
+"""Files of the host: inputs from npz, npy and images, outputs to npz.
 
 A network with one input also takes an ``.npy``, or an npz of one array, whatever its name.
 """
@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.errors import ErrorCode
+from npuabi.images import image_files, is_image, read_images
 from npuabi.npz import NpzError, read_arrays
+from npuabi.preprocess import ImageError, Preprocess
 from npuabi.sections import MAX_BLOB_BYTES
 from npufw.errors import FirmwareError
 
@@ -48,18 +50,20 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def read_inputs(
-    options: Sequence[str], names: Sequence[str]
+    options: Sequence[str], names: Sequence[str], recipe: Preprocess | None = None
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the arrays that ``--input`` options name, by input, and the names not used.
 
-    An option is FILE.npz, FILE.npy or NAME=FILE.npy. A file may hold more than the inputs, such
-    as labels. Raises FirmwareError INPUT_FILE, INPUT_UNKNOWN.
+    An option is FILE or NAME=FILE; a file is an npz, an npy, an image, or a folder of images, which
+    *recipe* turns into arrays. A file may hold more than the inputs, such as labels. Raises
+    FirmwareError INPUT_FILE, INPUT_IMAGE, INPUT_UNKNOWN.
     """
     found: dict[str, NDArray[Any]] = {}
     for option in options:
         name, equals, path = option.partition("=")
         named = bool(equals) and (name in names or not Path(option).exists())
-        arrays = _one(name, path) if named else named_arrays(_arrays(option), names, option)
+        held = _arrays(path if named else option, recipe)
+        arrays = _one(name, path, held) if named else named_arrays(held, names, option)
         twice = found.keys() & arrays.keys()
         if twice:
             text = f"input {', '.join(sorted(twice))} is given twice"
@@ -95,19 +99,28 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return stream.getvalue()
 
 
-def _one(name: str, path: str) -> dict[str, NDArray[Any]]:
-    arrays = _arrays(path)
+def _one(name: str, path: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     if len(arrays) != 1:
         text = f"{path} holds {_list(arrays)}; NAME=FILE takes a file of one array"
         raise FirmwareError(ErrorCode.INPUT_FILE, text)
     return {name: next(iter(arrays.values()))}
 
 
-def _arrays(path: str) -> dict[str, NDArray[Any]]:
+def _arrays(path: str, recipe: Preprocess | None) -> dict[str, NDArray[Any]]:
     try:
+        if is_image(path) or Path(path).is_dir():
+            return {"": _images(Path(path), recipe)}
         return _from_stream() if path == "-" else read_arrays(Path(path))
+    except ImageError as error:
+        raise FirmwareError(ErrorCode.INPUT_IMAGE, str(error)) from error
     except NpzError as error:
         raise FirmwareError(ErrorCode.INPUT_FILE, str(error)) from error
+
+
+def _images(path: Path, recipe: Preprocess | None) -> NDArray[Any]:
+    if recipe is None:
+        raise ImageError(f"{path} is no array: say how images become one with --preprocess")
+    return read_images(image_files(path) if path.is_dir() else [path], recipe)
 
 
 def _from_stream() -> dict[str, NDArray[Any]]:

@@ -12,7 +12,7 @@ Invariant: parameters that a type carries already are never changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -47,13 +47,42 @@ class Calibrate:
         groups = groups_of(graph, coded)
         values = list(float_activations(graph, coded))
         free = [v for v in values if groups.given(v) is None]
+        ranges: dict[Value, Range] = {}
         if free:
             _require_data(graph, context, free)
             refuse_unsupported(graph, context.target)
-            _give_ranges(groups, free, observe(graph, free, context))
+            ranges = observe(graph, free, context)
+            _give_ranges(groups, free, ranges)
+        _explain(values, groups, ranges, context)
         for value in values:
             quant = value.tensor.quant or groups.given(value)
             value.type = value.tensor.with_quant(value.tensor.dtype, quant)
+
+
+def _explain(
+    values: Sequence[Value], groups: Groups, ranges: Mapping[Value, Range], context: PassContext
+) -> None:
+    """Note where the parameters of each value come from."""
+    members: dict[Value, list[Value]] = {}
+    for value in values:
+        members.setdefault(groups.root(value), []).append(value)
+    for value in values:
+        others = [
+            f"%{v.name}" for v in members[groups.root(value)][:_NAMES_SHOWN] if v is not value
+        ]
+        shared = bool(others) and value.tensor.quant is None
+        more = f"; shared with {', '.join(others)}" if shared else ""
+        context.origins[value.name] = _origin(value, ranges.get(value)) + more
+
+
+def _origin(value: Value, found: Range | None) -> str:
+    if found is not None:
+        return f"calibrated, the values went from {found.low:.6g} to {found.high:.6g}"
+    if value.tensor.quant is not None:
+        return "frozen in the source"
+    if value.owner is not None and value.owner.FIXED:
+        return f"those of every {value.owner.NAME}"
+    return "those of a neighbour that has some"
 
 
 def _give_ranges(groups: Groups, free: Iterable[Value], ranges: dict[Value, Range]) -> None:

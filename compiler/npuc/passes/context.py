@@ -47,6 +47,12 @@ class PassContext:
     """The least budget in bytes with which ``tile`` would do what it did last."""
     fused: dict[str, str] = field(default_factory=dict)
     """By a result's name: that of the op that absorbed its op, or that its op is a part of."""
+    decisions: dict[str, list[str]] = field(default_factory=dict)
+    """By a result's name: what passes decided about its op, in words, for ``npuc why``."""
+    stored: dict[str, str] = field(default_factory=dict)
+    """By a graph output's name: that of the value before the conversion at the edge."""
+    origins: dict[str, str] = field(default_factory=dict)
+    """By a float value's name: where its quantisation parameters come from, in words."""
     notes: list[Diagnostic] = field(default_factory=list)
     progress: Progress = silent
     """Told of passes and, as ``calibrate``, of samples."""
@@ -55,6 +61,10 @@ class PassContext:
     def sram_bytes(self) -> int:
         """Bytes of SRAM that the compiler may use."""
         return min(self.target.sram_bytes, self.sram_limit or self.target.sram_bytes)
+
+    def decide(self, name: str, text: str) -> None:
+        """Remember what was decided about the op that gives *name*."""
+        self.decisions.setdefault(name, []).append(text)
 
     def note_fusion(self, absorbed: str, survivor: str) -> None:
         """Remember that what gave *absorbed* is now part of the op whose result is *survivor*."""

@@ -20,6 +20,7 @@ __all__ = [
     "only_user",
     "real_constant",
     "separate_roles",
+    "sharing",
 ]
 
 
@@ -74,6 +75,16 @@ def only_user(graph: Graph, value: Value) -> Op | None:
         return None
     (user,) = value.users
     return user
+
+
+def sharing(graph: Graph, value: Value) -> str | None:
+    """Return why *value* must be stored beside its reader, in words; None when one op reads it."""
+    if graph.is_output(value):
+        return f"%{value.name} is a graph output"
+    readers = [f"{op.NAME} %{op.results[0].name}" for op in value.users if op.results]
+    if sum(value.users.values()) > 1:
+        return f"%{value.name} has more than one reader: {', '.join(readers)}"
+    return None
 
 
 def erase_unused(op: Op) -> None:

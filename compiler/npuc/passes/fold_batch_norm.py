@@ -21,7 +21,7 @@ from npuc.ops.batch_norm import BatchNorm
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
-from npuc.passes.edit import Names, add_constant, erase_unused, only_user, real_constant
+from npuc.passes.edit import Names, add_constant, erase_unused, real_constant, sharing
 from npuc.passes.level import Level
 
 __all__ = ["FoldBatchNorm", "affine_of"]
@@ -38,9 +38,17 @@ class FoldBatchNorm:
         """Fold every batch_norm that the guards allow."""
         names = Names(graph)
         for op in graph.ops:
-            if isinstance(op, BatchNorm) and _foldable(graph, op):
-                context.note_fusion(op.inputs[0].name, op.result.name)
-                _fold(graph, op, names)
+            if not isinstance(op, BatchNorm):
+                continue
+            x = op.inputs[0]
+            obstacle = _obstacle(graph, op)
+            if obstacle is not None or x.owner is None:
+                context.decide(op.result.name, f"not folded into weights: {obstacle}")
+                continue
+            into = f"{x.owner.NAME} %{x.name}"
+            context.decide(op.result.name, f"batch_norm is in the weights and bias of {into}")
+            context.note_fusion(x.name, op.result.name)
+            _fold(graph, op, names)
 
 
 def affine_of(norm: Op) -> tuple[Array, Array] | None:
@@ -59,15 +67,17 @@ def affine_of(norm: Op) -> tuple[Array, Array] | None:
     return factor, beta - mean * factor
 
 
-def _foldable(graph: Graph, norm: Op) -> bool:
+def _obstacle(graph: Graph, norm: Op) -> str | None:
+    """Return why *norm* cannot go into the weights before it; None when it can."""
     x = norm.inputs[0]
     producer = x.owner
-    if not isinstance(producer, (Conv2d, Dense)) or only_user(graph, x) is not norm:
-        return False
+    if not isinstance(producer, (Conv2d, Dense)):
+        return f"%{x.name} comes from {'an input' if producer is None else producer.NAME}"
     if producer.attributes["clamp"] is not None or x.tensor.quant is not None:
-        return False
-    computed = [v for v in producer.inputs[1:] if not isinstance(v.owner, Const)]
-    return not computed and all(isinstance(v.owner, Const) for v in norm.inputs[1:])
+        return f"%{x.name} is clamped or frozen before it"
+    if not all(isinstance(v.owner, Const) for v in (*producer.inputs[1:], *norm.inputs[1:])):
+        return "a parameter is computed at run time"
+    return sharing(graph, x)
 
 
 def _fold(graph: Graph, norm: Op, names: Names) -> None:

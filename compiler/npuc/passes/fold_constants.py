@@ -39,6 +39,7 @@ class FoldConstants:
             if self._foldable(op, known):
                 known |= zip(op.results, _evaluate(op, known, context.rounding), strict=True)
                 folded.append(op)
+                context.decide(op.results[0].name, "computed while compiling, from constants")
         kept = set(folded)
         for op in folded:
             for value in op.results:

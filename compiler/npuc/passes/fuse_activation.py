@@ -14,7 +14,7 @@ from typing import ClassVar
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
-from npuc.passes.edit import only_user
+from npuc.passes.edit import sharing
 from npuc.passes.level import Level
 
 __all__ = ["FuseActivation"]
@@ -42,15 +42,26 @@ class FuseActivation:
 def _fuse(graph: Graph, op: Op, bounds: Bounds, context: PassContext) -> None:
     (x,) = op.inputs
     producer = x.owner
-    if producer is None or "clamp" not in producer.attributes or only_user(graph, x) is not op:
-        return
-    if not _same_numbers(x, op.result):
+    obstacle = _obstacle(graph, op, producer)
+    if producer is None or obstacle is not None:
+        context.decide(op.result.name, f"not fused into the op before it: {obstacle}")
         return
     producer.attributes["clamp"] = _compose(producer.attributes["clamp"], bounds)
+    context.decide(op.result.name, f"{op.NAME} is the clamp of {producer.NAME} %{x.name}")
     context.note_fusion(x.name, op.result.name)
     x.type, x.name = op.result.type, op.result.name
     graph.replace(op.result, x)
     op.erase()
+
+
+def _obstacle(graph: Graph, op: Op, producer: Op | None) -> str | None:
+    """Return why the activation *op* stays on its own; None when it need not."""
+    (x,) = op.inputs
+    if producer is None or "clamp" not in producer.attributes:
+        return f"{'an input' if producer is None else producer.NAME} has no clamp"
+    if not _same_numbers(x, op.result):
+        return f"%{x.name} and %{op.result.name} have parameters of their own"
+    return sharing(graph, x)
 
 
 def _same_numbers(x: Value, y: Value) -> bool:

@@ -18,7 +18,7 @@ from npuc.ops.add import Add
 from npuc.ops.conv2d import Conv2d
 from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
-from npuc.passes.edit import only_user
+from npuc.passes.edit import sharing
 from npuc.passes.level import Level
 
 __all__ = ["FuseResidual"]
@@ -46,9 +46,12 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
     # The fused op adds the residual to its own result, in this order; rounding even minds.
     ordered = context.rounding is Rounding.EVEN and is_quantised(add.result)
     inputs = add.inputs[:1] if ordered else add.inputs
-    found = [v.owner for v in inputs if _fusable(graph, add, v)]
+    obstacles = [_obstacle(graph, add, v) for v in inputs]
+    found = [v.owner for v, why in zip(inputs, obstacles, strict=True) if why is None]
     convs = [op for op in found if isinstance(op, Conv2d)]
     if not convs:
+        reasons = "; ".join(dict.fromkeys(filter(None, obstacles)))
+        context.decide(add.result.name, f"not fused into a conv2d before it: {reasons}")
         return
     conv = max(convs, key=lambda op: order[op])
     (residual,) = (v for v in add.inputs if v is not conv.result)
@@ -66,6 +69,8 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
         names=[add.result.name],
         location=conv.location,
     )
+    read = f"conv2d %{conv.result.name}, which reads %{residual.name} as its residual"
+    context.decide(add.result.name, f"add is done by {read}")
     context.note_fusion(conv.result.name, add.result.name)
     order[graph.insert(fused, before=add)] = order[add]
     graph.replace(add.result, fused.result)
@@ -73,13 +78,16 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
     conv.erase()
 
 
-def _fusable(graph: Graph, add: Op, value: Value) -> bool:
+def _obstacle(graph: Graph, add: Op, value: Value) -> str | None:
+    """Return why the op that gives *value* cannot add the other operand; None when it can."""
     conv = value.owner
-    if not isinstance(conv, Conv2d) or only_user(graph, value) is not add:
-        return False
+    if not isinstance(conv, Conv2d):
+        return f"%{value.name} comes from {'an input' if conv is None else conv.NAME}"
     # The depthwise mode of the arrays has no residual stream.
     if conv.residual is not None or conv.group != 1:
-        return False
-    same = {v.tensor.shape for v in add.inputs} == {add.result.tensor.shape}
-    stored = {v.tensor.dtype for v in (*add.inputs, add.result)}
-    return same and len(stored) == 1
+        return f"conv2d %{value.name} has {'groups' if conv.group != 1 else 'a residual already'}"
+    if {v.tensor.shape for v in add.inputs} != {add.result.tensor.shape}:
+        return "an operand is repeated along a dim"
+    if len({v.tensor.dtype for v in (*add.inputs, add.result)}) > 1:
+        return "the operands are in different precisions"
+    return sharing(graph, value)

@@ -16,7 +16,7 @@ from npuc.npu.tasks import Copy
 from npuc.passes.context import PassContext
 from npuc.passes.level import Level
 
-__all__ = ["Lower", "lowered"]
+__all__ = ["Lower", "builder_of", "lowered"]
 
 
 def lowered(graph: Graph, context: PassContext) -> Graph:
@@ -24,6 +24,11 @@ def lowered(graph: Graph, context: PassContext) -> Graph:
 
     Raises CompileError at an op that is not quantised.
     """
+    return builder_of(graph, context).graph
+
+
+def builder_of(graph: Graph, context: PassContext) -> Builder:
+    """Return what built the L3 graph of an L2 graph: it knows each value's buffer."""
     made = Graph(graph.name, attributes=graph.attributes, location=graph.location)
     builder = Builder(made, context.target, context.rounding)
     for argument in graph.inputs:
@@ -35,7 +40,7 @@ def lowered(graph: Graph, context: PassContext) -> Graph:
             _lower(op, builder)
     for state, kept, update in zip(graph.states, states, graph.updates, strict=True):
         _update(made, state, builder.read(update), kept)
-    return made
+    return builder
 
 
 def _update(graph: Graph, state: State, update: Value, kept: Value) -> None:

@@ -47,6 +47,7 @@ def _lower(graph: Graph, norm: Op, names: Names, context: PassContext) -> None:
         raise norm.error("gamma, beta, mean and variance must be constants")
     wide = _reshaped(graph, norm, x, _rank_4(x.tensor.dims), f"{x.name}_nchw", names)
     result = _depthwise(graph, norm, wide, affine, names)
+    context.decide(norm.result.name, "batch_norm is a depthwise 1x1 conv2d of its own")
     context.note_fusion(result.name, norm.result.name)
     if result.tensor.shape != norm.result.tensor.shape:
         shape = norm.result.tensor.dims

@@ -24,6 +24,7 @@ __all__ = [
     "dtype_of",
     "precision_of",
     "set_precisions",
+    "survivor_of",
 ]
 
 PRECISIONS = {precision.name.lower(): precision for precision in Precision}
@@ -41,8 +42,8 @@ def precision_of(op: Op, context: PassContext) -> Precision:
     """Return the precision in which *op* is computed."""
     if not context.keep:
         return context.precision
-    names = {_survivor(value.name, context) for value in op.results}
-    kept = [p for name, p in context.keep.items() if _survivor(name, context) in names]
+    names = {survivor_of(value.name, context) for value in op.results}
+    kept = [p for name, p in context.keep.items() if survivor_of(name, context) in names]
     return max(kept, default=context.precision)
 
 
@@ -56,7 +57,7 @@ def computes_codes(op: Op, context: PassContext) -> bool:
     return dtype_of(op, context) in CODES
 
 
-def _survivor(name: str, context: PassContext) -> str:
+def survivor_of(name: str, context: PassContext) -> str:
     """Return the name of the op that what gave *name* is part of."""
     seen = {name}
     while (following := context.fused.get(name, name)) not in seen:

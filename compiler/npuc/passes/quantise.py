@@ -177,8 +177,10 @@ class _Rewriter:
 
     def _code_name(self, value: Value) -> str:
         """An output's name belongs to the float value that the graph returns."""
-        returned = self._graph.is_output(value) and not is_quantised(value)
-        return self._names.fresh(f"{value.name}_q") if returned else value.name
+        if is_quantised(value) or not self._graph.is_output(value):
+            return value.name
+        name = self._context.stored[value.name] = self._names.fresh(f"{value.name}_q")
+        return name
 
     def _rescaled(self, op: Op, value: Value, tensor: TensorType, name: str) -> Value:
         return self._twins.converted(op, value, tensor, f"{name}_rescaled")

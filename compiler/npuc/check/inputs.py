@@ -1,0 +1,74 @@
+"""The one input of ``npuc check``: given, the first calibration sample, or seeded numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuc.check.device import read_arrays
+from npuc.diagnostics import CompileError
+from npuc.driver import Options, context_of
+from npuc.frontend.source import Source
+from npuc.ir.core import Array, Graph, Value
+from npuc.samples import generated
+
+__all__ = ["Chosen", "choose_inputs"]
+
+_SEED = 20_260_101
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """One compiled batch by input name, and in words where it came from."""
+
+    arrays: Mapping[str, Array]
+    text: str
+
+
+def choose_inputs(graph: Graph, source: Source, options: Options, given: Sequence[str]) -> Chosen:
+    """Return the input for *graph*, whose shapes are bound; *given* are ``--input`` options.
+
+    Raises CompileError for arrays that do not fit, AbiError for files that cannot be read.
+    """
+    names = [v.name for v in graph.inputs]
+    if given:
+        arrays, _spare = read_arrays(given, names)
+        return _first(graph, arrays, f"of {', '.join(given)}")
+    data = context_of(graph, options, source.folder).calibration
+    if data is not None and str(options.calibrate) != "random":
+        if len(names) == len(data) == 1:
+            data = {names[0]: next(iter(data.values()))}
+        return _first(graph, data, "of the calibration data")
+    made = {
+        v.name: generated(v.tensor.dtype, v.tensor.dims, _SEED + i)
+        for i, v in enumerate(graph.inputs)
+    }
+    return Chosen(arrays=made, text=f"numbers of the documented generator, seed {_SEED}")
+
+
+def _first(graph: Graph, arrays: Mapping[str, Array], where: str) -> Chosen:
+    """Return the first compiled batch of arrays that may hold several."""
+    problems = [_problem(v, arrays.get(v.name)) for v in graph.inputs]
+    found = "; ".join(filter(None, problems))
+    if found:
+        raise CompileError.at(graph.location, f"input {where}: {found}")
+    first = {v.name: _batch(v, arrays[v.name]) for v in graph.inputs}
+    runs = max((len(arrays[n]) // max(len(a), 1) for n, a in first.items() if a.ndim), default=1)
+    return Chosen(arrays=first, text=f"the {'first ' if runs > 1 else ''}sample {where}")
+
+
+def _batch(value: Value, array: Array) -> Array:
+    return array[: value.tensor.dims[0]] if value.tensor.rank else array
+
+
+def _problem(value: Value, array: Array | None) -> str:
+    if array is None:
+        return f"there is no array for %{value.name}"
+    dims, dtype = value.tensor.dims, np.dtype(value.tensor.dtype.numpy)
+    fits = array.ndim == len(dims) and array.shape[1:] == dims[1:] and array.shape[:1] >= dims[:1]
+    if not fits or array.dtype != dtype:
+        shape = "x".join(map(str, array.shape))
+        return f"%{value.name} is {value.tensor}, got {shape} {array.dtype.name}"
+    return ""
