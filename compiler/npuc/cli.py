@@ -224,6 +224,8 @@ Examples:
 @click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
 def ops(name: str | None, as_json: bool, markdown: bool) -> None:
     """Say what the NPU can do with every op of graph text, or with the op NAME."""
+    from npuabi.progress import progress_bar
+    from npuabi.target import load_target
     from npuc import support, support_text
     from npuc.ir.core import REGISTRY
 
@@ -231,13 +233,17 @@ def ops(name: str | None, as_json: bool, markdown: bool) -> None:
         close = " or ".join(support.close_names(name))
         hint = f", did you mean {close}" if close else ""
         raise click.BadParameter(f"no op {name!r}{hint}: npuc ops lists all", param_hint="NAME")
-    chosen = support.supported() if name is None else [support.support_of(REGISTRY[name])]
+    if name is None or markdown:
+        with progress_bar() as progress:
+            chosen = support.supported(progress)
+    else:
+        chosen = [support.support_of(REGISTRY[name], load_target("edge"))]
     if as_json:
         click.echo(json.dumps(support_text.as_json(chosen), indent=2))
     elif markdown:
-        click.echo(support_text.ops_page().removesuffix("\n"))
+        click.echo(support_text.ops_page(chosen).removesuffix("\n"))
     elif name is None:
-        click.echo("\n".join(support_text.matrix()))
+        click.echo("\n".join(support_text.matrix(chosen)))
     else:
         click.echo("\n".join(support_text.details(chosen[0])))
 

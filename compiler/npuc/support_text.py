@@ -29,9 +29,9 @@ _MEMORY = "its operand's memory"
 """What an op becomes that has no task."""
 
 
-def ops_page() -> str:
-    """Return the Markdown page of all ops."""
-    ops = supported()
+def ops_page(ops: Sequence[Support] | None = None) -> str:
+    """Return the Markdown page of all ops; *ops* are they, when they are known."""
+    ops = supported() if ops is None else ops
     titles = ["op", *PRECISIONS, "becomes", "what it does"]
     rows = [(f"[`{s.name}`](#{s.name})", *_cells(s), sentence(s.kind.__doc__)) for s in ops]
     parts = [
@@ -44,9 +44,8 @@ def ops_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def matrix() -> Iterator[str]:
+def matrix(ops: Sequence[Support]) -> Iterator[str]:
     """Yield the lines of the table that ``npuc ops`` prints."""
-    ops = supported()
     rows: list[tuple[str, ...]] = [("op", *PRECISIONS, "becomes", "what it does")]
     rows += [(s.name, *_cells(s), sentence(s.kind.__doc__).replace("`", "")) for s in ops]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
