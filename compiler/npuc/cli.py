@@ -79,7 +79,7 @@ Examples:
     "given",
     multiple=True,
     metavar="FILE",
-    help="X.npz, X.npy or NAME=X.npy; the first batch counts.  [default: calibration data]",
+    help="X.npz, X.npy, NAME=X.npy or an image: its first batch; default: calibration data.",
 )
 @compile_options
 @click.option(

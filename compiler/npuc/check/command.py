@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from npuabi.progress import progress_bar
-from npuc.check.inputs import Chosen, choose_inputs
+from npuc.check.inputs import Chosen, choose_inputs, without_images
 from npuc.check.levels import Levels, compiled, float_graph, run_levels
 from npuc.check.rank import Loss, Mixed, losses, mixed
 from npuc.check.report import Report, report_of, tensors_json
@@ -33,7 +33,7 @@ def run_check(
     source = load_source(model)
     with source.shown(), progress_bar() as progress:
         chosen = choose_inputs(float_graph(source, options), source, options, given)
-        made = compiled(source, options, progress=progress)
+        made = compiled(source, without_images(options, given), progress=progress)
         levels = run_levels(made, chosen.arrays, progress=progress)
         ranked = losses(levels, progress=progress)
         proposal = mixed(levels, ranked, count, progress=progress) if count and ranked else None

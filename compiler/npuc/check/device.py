@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.enums import Space
+from npuabi.preprocess import Preprocess
 from npuabi.program import Loaded, Program, symbol_at
 from npuabi.records import TensorDescriptor
 from npuabi.target import Target
@@ -37,9 +38,12 @@ Bytes = Mapping[str, NDArray[np.uint8]]
 _ABSENT: NDArray[Any] = np.empty(0, np.uint8)
 
 
-def read_arrays(options: Sequence[str], names: Sequence[str]) -> tuple[dict[str, Array], list[str]]:
-    """Return arrays by input from ``--input`` options, as ``npufw run`` reads them, and spares."""
-    return read_inputs(options, names)
+def read_arrays(
+    options: Sequence[str], names: Sequence[str], recipe: Preprocess | None
+) -> dict[str, Array]:
+    """Return arrays by input from ``--input`` options, as ``npufw run`` reads them."""
+    arrays, _spare = read_inputs(options, names, recipe)
+    return arrays
 
 
 def run_tasks(

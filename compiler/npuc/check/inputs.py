@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from npuabi.images import is_image
+from npuabi.preprocess import ImageError, load_preprocess
 from npuc.check.device import read_arrays
 from npuc.diagnostics import CompileError
 from npuc.driver import Options, context_of
@@ -14,7 +17,7 @@ from npuc.frontend.source import Source
 from npuc.ir.core import Array, Graph, Value
 from npuc.samples import generated
 
-__all__ = ["Chosen", "choose_inputs"]
+__all__ = ["Chosen", "choose_inputs", "without_images"]
 
 _SEED = 20_260_101
 
@@ -34,8 +37,11 @@ def choose_inputs(graph: Graph, source: Source, options: Options, given: Sequenc
     """
     names = [v.name for v in graph.inputs]
     if given:
-        arrays, _spare = read_arrays(given, names)
-        return _first(graph, arrays, f"of {', '.join(given)}")
+        try:
+            recipe = None if options.preprocess is None else load_preprocess(options.preprocess)
+        except ImageError as error:
+            raise CompileError.at(graph.location, f"input: {error}") from error
+        return _first(graph, read_arrays(given, names, recipe), f"of {', '.join(given)}")
     data = context_of(graph, options, source.folder).calibration
     if data is not None and str(options.calibrate) != "random":
         if len(names) == len(data) == 1:
@@ -72,3 +78,10 @@ def _problem(value: Value, array: Array | None) -> str:
         shape = "x".join(map(str, array.shape))
         return f"%{value.name} is {value.tensor}, got {shape} {array.dtype.name}"
     return ""
+
+
+def without_images(options: Options, given: Sequence[str]) -> Options:
+    """Return the options of a compilation when ``--preprocess`` is for the *given* inputs alone."""
+    samples = options.calibrate
+    images = isinstance(samples, str | Path) and (is_image(samples) or Path(samples).is_dir())
+    return options if images or not given else replace(options, preprocess=None)
