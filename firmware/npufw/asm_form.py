@@ -23,6 +23,7 @@ from npuabi.program import TABLE_MAGIC, TABLE_VALID, Program
 from npuabi.records import (
     NO_TENSOR,
     FileHeader,
+    FloatParams,
     OpParams,
     TableHeader,
     TensorDescriptor,
@@ -33,6 +34,7 @@ from npuabi.wire import Field, Record
 from npufw.kernels.base import OPERANDS
 
 __all__ = [
+    "HEADS",
     "HEX",
     "PARTS",
     "WAITS",
@@ -41,6 +43,7 @@ __all__ = [
     "Part",
     "clause_names",
     "fields_of",
+    "fixed",
     "settled",
     "usual",
 ]
@@ -85,6 +88,9 @@ PARTS = {
 }
 """The parts of a program that are records, by keyword, in the order of a text."""
 
+HEADS: dict[str, type[Record]] = {"params": OpParams, "float_params": FloatParams}
+"""The heads of parameters tensors, by the keyword of the statement that gives one."""
+
 WAIT_FLAGS = {unit: ToaFlag[f"WAIT_{unit.name}"] for unit in Unit}
 """The flag that says whether a TOA's wait for each unit holds; waits stand in this order."""
 
@@ -115,7 +121,14 @@ _USUAL: dict[type[Record], dict[str, Any]] = {
         "clamp": (-128, 127),
         "setup_cycles": 2,
     },
-    OpParams: {n: 0.0 if w.ctype == "float" else 0 for n, w in OpParams.FIELDS.items()},
+    **{
+        kind: {
+            name: 0.0 if wire.ctype == "float" else 0
+            for name, wire in kind.FIELDS.items()
+            if wire.role == "value"
+        }
+        for kind in HEADS.values()
+    },
 }
 
 
@@ -177,12 +190,16 @@ def fields_of(kind: type[Record]) -> dict[str, Field]:
     }
 
 
+def fixed(kind: type[Record]) -> Mapping[str, Any]:
+    """Return the usual values that are the same for every record of a kind."""
+    return _USUAL.get(kind, {})
+
+
 def usual(kind: type[Record], given: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     """Return the fields of a record that may be left out beside the *given* ones."""
-    fixed = _USUAL.get(kind, {})
-    values = {**fixed, **given}
+    values = {**fixed(kind), **given}
     computed = _COMPUTED.get(kind, {})
-    return {**fixed, **{name: made(values, facts) for name, made in computed.items()}}
+    return {**fixed(kind), **{name: made(values, facts) for name, made in computed.items()}}
 
 
 def settled(kind: type[Record]) -> set[str]:

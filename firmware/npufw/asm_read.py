@@ -17,10 +17,10 @@ import numpy as np
 from npuabi.enums import Unit
 from npuabi.records import NO_TENSOR, Toa
 from npuabi.wire import Field, Record
-from npufw.asm_lines import Fault, Label, Line, Token
+from npufw.asm_lines import Fault, Label, Line
 from npufw.kernels.base import OPERANDS
 
-__all__ = ["close_to", "read"]
+__all__ = ["close_to", "read", "real"]
 
 
 def read(line: Line, kind: type[Record], name: str) -> Any:
@@ -98,9 +98,9 @@ def _read_array(line: Line, name: str, wire: Field) -> tuple[Any, ...]:
 def _read_number(line: Line, name: str, wire: Field) -> Any:
     if wire.points and not (wire.points == "symbols" and line.token.kind == "number"):
         return _read_pointer(line, name, wire)
-    token = line.take("number", f"a number for {name}")
     if wire.ctype == "float":
-        return _real(token, name)
+        return real(line, name)
+    token = line.take("number", f"a number for {name}")
     whole = token.text.lower().replace("-", "", 1)
     if not (whole.isdigit() or whole.startswith("0x")):
         raise Fault(token.column, f"{name} is a whole number, got {token}")
@@ -112,7 +112,9 @@ def _read_number(line: Line, name: str, wire: Field) -> Any:
     return value
 
 
-def _real(token: Token, name: str) -> float:
+def real(line: Line, name: str) -> float:
+    """Take a number that float32 holds from *line*."""
+    token = line.take("number", f"a number for {name}")
     if "0x" in token.text:
         raise Fault(token.column, f"{name} is a decimal number, got {token}")
     with np.errstate(over="ignore"):

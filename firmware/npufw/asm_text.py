@@ -3,8 +3,8 @@
     blob: container_version 1           also header, known_answer; may stand in several lines
     op %y: kind "conv2d", line 12       also interface, tensor %x#1, toa 5
     names: "image", "y"                 the symbols section, where its order matters
-    params: input_shift 1               64 bytes of constants: an OpParams record
-    words: 1, -2                        4 bytes each
+    params: input_shift 1               64 bytes of constants: an OpParams record; also float_params
+    words: 1, -2                        4 bytes each; also floats
     data: 00ff                          bytes
     constants: file "c.bin", bytes 96   or all of them in a file beside the text
 
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import io
 import re
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from npuabi.diagnostics import Diagnostic, Location
 from npuabi.progress import Progress, silent
-from npuabi.records import FileHeader, OpParams, Toa
+from npuabi.records import FileHeader, Toa
 from npuabi.wire import Record
-from npufw.asm_form import PARTS, clause_names
+from npufw.asm_form import HEADS, PARTS, clause_names, fixed
 from npufw.asm_lines import Fault, Label, Line
-from npufw.asm_read import close_to, read
+from npufw.asm_read import close_to, read, real
 
 __all__ = ["MAX_TEXT_BYTES", "ConstantsFile", "Statement", "Text", "parse"]
 
@@ -113,10 +116,11 @@ class _Reader:
     def __init__(self, text: Text) -> None:
         self.text = text
         self._number = 0
-        self._statements = {
+        self._statements: dict[str, Callable[[Line, int], None]] = {
             "names": self._names,
-            "params": self._params,
+            **{word: partial(self._head, kind) for word, kind in HEADS.items()},
             "words": self._words,
+            "floats": self._floats,
             "constants": self._constants,
         }
 
@@ -184,15 +188,20 @@ class _Reader:
                 break
         line.take("end", "',' or the end of the line")
 
-    def _params(self, line: Line, column: int) -> None:
+    def _head(self, kind: type[Record], line: Line, column: int) -> None:
         values: dict[str, Any] = {}
-        _clauses(line, OpParams, values, {})
-        empty = {n: 0.0 if w.ctype == "float" else 0 for n, w in OpParams.FIELDS.items()}
-        self.text.constants += OpParams(**{**empty, **values}).encode()
+        _clauses(line, kind, values, {})
+        self.text.constants += kind(**{**fixed(kind), **values}).encode()
 
     def _words(self, line: Line, column: int) -> None:
+        self._numbers(line, lambda: _word(line).to_bytes(4, "little", signed=True))
+
+    def _floats(self, line: Line, column: int) -> None:
+        self._numbers(line, lambda: struct.pack("<f", real(line, "floats")))
+
+    def _numbers(self, line: Line, take: Callable[[], bytes]) -> None:
         while True:
-            self.text.constants += _word(line).to_bytes(4, "little", signed=True)
+            self.text.constants += take()
             if not line.accept(","):
                 break
         line.take("end", "',' or the end of the line")

@@ -11,14 +11,13 @@ from typing import Any
 
 from npuabi.container import Program, symbol_at
 from npuabi.enums import Opcode, Space, ToaFlag, Unit
-from npuabi.errors import AbiError
-from npuabi.records import NO_TENSOR, OpParams, TensorDescriptor, Toa
+from npuabi.records import NO_TENSOR, TensorDescriptor, Toa
 from npuabi.report import DATAFLOWS
 from npuabi.target import Target
 from npufw.asm_form import WAIT_FLAGS, WAITS, fields_of
 from npufw.asm_lines import Label
 from npufw.asm_show import Names, shown
-from npufw.disasm import parameter_places
+from npufw.disasm_constants import parameter_head, parameter_places
 from npufw.kernels.base import OPERANDS
 
 __all__ = ["PLACEMENT", "OpFacts", "ops_of", "tensor_fields"]
@@ -181,13 +180,11 @@ class _Walk:
         if (start, end) in facts.constants:
             return
         facts.constants.add((start, end))
-        if self._parameters.get(start, 0) - start < OpParams.SIZE:
+        place = self._parameters.get(start)
+        head = parameter_head(self._program.constants[start:end], place) if place else None
+        if head is None:
             return
-        try:
-            head = OpParams.decode(self._program.constants[start : start + OpParams.SIZE])
-        except AbiError:
-            return
-        for name, wire in fields_of(OpParams).items():
+        for name, wire in fields_of(type(head)).items():
             value = shown(name, wire, getattr(head, name))
             facts.parameters.setdefault(name, []).append(value)
 

@@ -12,6 +12,9 @@ import numpy as np
 
 from npufw.diff_facts import Dims, OpFacts
 
+_FOLLOW_PRECISION = ("dtype", "zero_point", "scale", "clamp", "flags", "parameters dims")
+"""Fields that another precision changes by itself."""
+
 __all__ = ["Change", "op_changes", "placement_changes"]
 
 
@@ -105,6 +108,8 @@ def _settings(a: OpFacts, b: OpFacts) -> Iterator[Change]:
             if before == after:
                 continue
             what = name if not opcode.startswith("dma_") else f"{opcode} {name}"
+            if a.precisions != b.precisions and what.endswith(_FOLLOW_PRECISION):
+                continue
             if alike and len(before) == len(after):
                 yield _each(what, before, after)
             elif len(set(before)) == len(set(after)) == 1 and before[0] != after[0]:
@@ -126,7 +131,8 @@ def _constants(a: OpFacts, b: OpFacts) -> Iterator[Change]:
     one, other = a.constant_bytes(), b.constant_bytes()
     if one == other:
         return
-    for name, before in a.parameters.items():
+    shared = a.parameters if a.precisions == b.precisions else {}
+    for name, before in shared.items():
         after = b.parameters.get(name, [])
         if set(before) != set(after) and len(set(before)) == len(set(after)) == 1:
             yield Change(f"parameters {name}", before[0], after[0])

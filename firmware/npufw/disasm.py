@@ -9,29 +9,24 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from enum import IntFlag
-from itertools import pairwise
 from typing import Any
 
 from npuabi.container import Program, symbol_at
-from npuabi.enums import Opcode, Space
-from npuabi.errors import AbiError
-from npuabi.records import NO_TENSOR, OpParams, TensorDescriptor, Toa
+from npuabi.records import NO_TENSOR, Toa
 from npuabi.sections import CONTAINER_VERSION
 from npuabi.target import Target
 from npuabi.wire import Record
 from npufw.asm_form import PARTS, Facts, Part, fields_of
 from npufw.asm_lines import quoted
 from npufw.asm_show import Names, clauses
-from npufw.kernels.base import OPERANDS
+from npufw.disasm_constants import constant_lines
 
-__all__ = ["MAX_INLINE_BYTES", "as_json", "disassemble", "parameter_places"]
+__all__ = ["MAX_INLINE_BYTES", "as_json", "disassemble"]
 
 MAX_INLINE_BYTES = 64 << 20
 """Constants that a text holds; more go to a file."""
 
 _WIDTH = 100
-_DATA_BYTES = 32
-_WORDS = 8
 _TITLES = {
     "interface": "inputs and outputs",
     "state": "tensors that are kept from run to run",
@@ -39,8 +34,6 @@ _TITLES = {
     "tensor": "tensors, in the order of the table",
     "toa": "TOAs in ring order; their numbers give the order of the table",
 }
-_OUTPUT = OPERANDS.index("output")
-_PARAMETERS = OPERANDS.index("parameters")
 
 
 def disassemble(program: Program, target: Target, constants_file: str = "") -> Iterator[str]:
@@ -61,7 +54,7 @@ def disassemble(program: Program, target: Target, constants_file: str = "") -> I
     if constants_file:
         yield f"constants: file {quoted(constants_file)}, bytes {len(program.constants)}"
     else:
-        yield from _constants(program, names, facts)
+        yield from constant_lines(program, names, facts)
 
 
 def _wrapped(keyword: str, words: Iterable[str]) -> Iterator[str]:
@@ -110,73 +103,6 @@ def _origin(program: Program, toa: Toa) -> str:
     source = program.sources[toa.op]
     kind, file = (symbol_at(program.symbols, at) for at in (source.kind, source.file))
     return f"{kind or 'op'} at {file}:{source.line}:{source.column}"
-
-
-# --- constants --------------------------------------------------------------------------------
-
-
-def _constants(program: Program, names: Names, facts: Facts) -> Iterator[str]:
-    """Yield the constants, a block for each tensor, parameters as numbers."""
-    titles: dict[int, list[str]] = {}
-    for index, tensor in enumerate(program.tensors):
-        if tensor.space is Space.CONSTANTS and tensor.base < len(program.constants):
-            title = f"{names.label('tensors', index)}, {tensor.extent} bytes"
-            titles.setdefault(tensor.base, []).append(title)
-    numbers = parameter_places(program)
-    cuts = {0, len(program.constants), *titles, *numbers, *numbers.values()}
-    edges = sorted(cuts)
-    for start, end in pairwise(edges):
-        for title in titles.get(start, ()):
-            yield f"// {start:#x}: {title}"
-        raw = program.constants[start:end]
-        if start in numbers and len(raw) >= OpParams.SIZE and len(raw) % 4 == 0:
-            yield from _numbers(raw, names, facts)
-        else:
-            yield from _data(raw)
-
-
-def parameter_places(program: Program) -> dict[int, int]:
-    """Return where parameters lie in the constants, start to end, as DMA brings them to SRAM."""
-    loaded: dict[int, TensorDescriptor] = {}
-    found: dict[int, int] = {}
-    for index in program.ring:
-        toa = program.toas[index]
-        tensors = [None if i == NO_TENSOR else program.tensors[i] for i in toa.tensors]
-        output, parameters = tensors[_OUTPUT], tensors[_PARAMETERS]
-        if toa.opcode is Opcode.DMA_IN and tensors[0] is not None and output is not None:
-            loaded[output.base] = tensors[0]
-        source = loaded.get(parameters.base) if parameters is not None else None
-        if parameters is None or source is None or source.space is not Space.CONSTANTS:
-            continue
-        end = source.base + min(parameters.extent, source.extent)
-        if end <= len(program.constants):
-            found[source.base] = max(found.get(source.base, 0), end)
-    return found
-
-
-def _numbers(raw: bytes, names: Names, facts: Facts) -> Iterator[str]:
-    head, rest = raw[: OpParams.SIZE], raw[OpParams.SIZE :]
-    try:
-        record = OpParams.decode(head)
-    except AbiError:
-        record = None
-    if record is None or record.encode() != head:
-        yield from _data(raw)
-        return
-    words = list(clauses(record, names, facts)) or ["input_zero_point 0"]
-    yield "params: " + ", ".join(words)
-    step = 4 * _WORDS
-    for start in range(0, len(rest), step):
-        part = rest[start : start + step]
-        values = [
-            int.from_bytes(part[i : i + 4], "little", signed=True) for i in range(0, len(part), 4)
-        ]
-        yield "words: " + ", ".join(map(str, values))
-
-
-def _data(raw: bytes) -> Iterator[str]:
-    for start in range(0, len(raw), _DATA_BYTES):
-        yield f"data: {raw[start : start + _DATA_BYTES].hex()}"
 
 
 # --- JSON -------------------------------------------------------------------------------------

@@ -63,6 +63,20 @@ def test_a_small_model_at_any_level_comes_back(model: str, level: int) -> None:
     assert "names:" not in text
 
 
+@pytest.mark.parametrize("precision", ["int16", "fp16", "fp32"])
+def test_a_model_in_any_precision_comes_back(precision: str, tmp_path: Path) -> None:
+    made = compile(MODELS / "digits.txt", Options(precision=precision)).blob
+    text = comes_back(made)
+    assert ("\nfloat_params: high inf" in text) == precision.startswith("fp")
+    assert ("\nfloats: " in text) == precision.startswith("fp")
+    (tmp_path / "a.bin").write_bytes(blob_of("digits", 2))
+    (tmp_path / "b.bin").write_bytes(made)
+    lines = npufw("diff", tmp_path / "a.bin", tmp_path / "b.bin").stdout.splitlines()
+    line = next(line for line in lines if "%r1 " in line)
+    assert f"precision int8 -> {precision}" in line
+    assert "scale" not in line
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("model", OTHERS)
 def test_a_larger_model_comes_back(model: str) -> None:

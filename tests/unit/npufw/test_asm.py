@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from npuabi.container import Program, pack_symbols, write_blob
 from npuabi.diagnostics import SourceError
-from npuabi.enums import DType, Layout, Rounding, Space, ToaFlag, Unit
-from npuabi.records import RECORDS, SourceEntry, TensorDescriptor, Toa
+from npuabi.enums import DType, Layout, Precision, Rounding, Space, ToaFlag, Unit
+from npuabi.records import RECORDS, FloatParams, SourceEntry, TensorDescriptor, Toa
 from npufw.asm import assemble
 from npufw.asm_form import HEX, PARTS, WAIT_FLAGS, clause_names, fields_of, settled
 from npufw.asm_text import MAX_TEXT_BYTES
@@ -172,6 +172,22 @@ def test_parameters_that_are_no_numbers_come_back_as_bytes() -> None:
     assert "data: " + "ff" * 32 in text
 
 
+@pytest.mark.parametrize("raw", [b"\0\0\x80\x7f", b"\0\0\0\x80", b"\1\0\0\0", b"\xff\xff\xff\xff"])
+def test_float_parameters_come_back_to_the_bit(raw: bytes) -> None:
+    program = changed("toas", 3, precision=Precision.FP32)
+    head = FloatParams(low=float("-inf"), high=0.1, inner_low=-0.0, inner_high=float("inf"))
+    tail = raw + b"\xcd\xcc\xcc\x3d"
+    constants = head.encode() + tail
+    longer: dict[str, Any] = {"dims": (1, 1, 1, 72), "extent": 72}
+    tensors = [replace(t, **longer) if i in (2, 7) else t for i, t in enumerate(program.tensors)]
+    tensors[8] = replace(tensors[8], dims=(1, 1, 1, 18), extent=72)
+    header = replace(program.header, constant_bytes=72)
+    program = replace(program, tensors=tuple(tensors), constants=constants, header=header)
+    text = same_bytes(program, checked=False)
+    assert "\nfloat_params: low -inf, high 0.1, inner_low -0.0, inner_high inf\n" in text
+    assert ("\nwords: " if raw == b"\xff" * 4 else ", 0.1\n") in text
+
+
 def test_comments_blank_lines_and_line_ends_do_not_matter() -> None:
     blob = assemble(TEXT.encode()).blob
     windows = "\ufeff" + TEXT.replace("\n", "  // more\r\n\r\n")
@@ -287,6 +303,7 @@ MISTAKES = {
                             "data: 00zz", "data is pairs of hex digits, got 'z'"),
     "half a byte": ("params: input_multiplier 1073741824, inner_low -128, inner_high 127",
                     "data: 000", "one lacks its second"),
+    "a float that is none": ("params: ", "floats: 1.5, 1e39\nparams: ", "floats is too large for"),
     "a word too large": ("params: ", "words: 2147483648\nparams: ", "a word is from -2147483648"),
 }  # fmt: skip
 
