@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0xef986acc7590ff5e)
+#define NPU_SCHEMA_HASH UINT64_C(0x1ffe4fed8f8391ea)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -69,6 +69,7 @@ enum npu_opcode {
     NPU_OPCODE_DEPTH_TO_SPACE = 25,
     NPU_OPCODE_SPACE_TO_DEPTH = 26,
     NPU_OPCODE_MATMUL = 27,
+    NPU_OPCODE_NORM = 31,
     NPU_OPCODE_CAST = 35,
 };
 
@@ -256,11 +257,11 @@ struct npu_toa {
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */
-    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0 */
+    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0 */
     uint8_t stride[2]; /* rows, columns moved a step */
     uint8_t dilation[2]; /* rows, columns between taps */
     uint8_t pads[4]; /* rows and columns beyond the stripe: top, left, bottom, right */
-    uint16_t groups; /* 1, or the channel count for depthwise; pools: 1 counts padded taps */
+    uint16_t groups; /* 1, or the channel count for depthwise; pools: 1 counts padded taps; norm: groups */
     int16_t clamp[2]; /* smallest and largest output value */
     uint8_t setup_cycles; /* cycles that the registers need before the clock: at least 2 */
     uint8_t pad[3]; /* zero */

@@ -336,6 +336,27 @@ def _matmul(maker: _Maker) -> None:
         maker.append("matmul", [x, maker.values[-1]][:: maker.pick(1, -1)])
 
 
+def _row_norm(maker: _Maker) -> None:
+    """A layer, instance or group norm of some value."""
+    x = maker.value()
+    if x is None:
+        return
+    dims = x.tensor.dims
+    kind = maker.pick("layer_norm", "layer_norm", "instance_norm", "group_norm")
+    attributes: dict[str, Any] = {"epsilon": maker.pick(1e-5, 1e-3)}
+    shape = dims[1:2]
+    if kind == "layer_norm":
+        axis = maker.between(min(1, len(dims) - 1), len(dims) - 1)
+        attributes["axis"] = maker.pick(axis, axis - len(dims))
+        shape = dims[axis:]
+    elif kind == "group_norm" and shape:
+        attributes["num_groups"] = maker.pick(*[g for g in range(1, 8) if shape[0] % g == 0])
+    if not shape:
+        return
+    scale, bias = maker.constant(*shape, mean=1.0, std=0.2), maker.constant(*shape, std=0.2)
+    maker.append(kind, [x, scale, bias], **attributes)
+
+
 def _flatten(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
@@ -442,6 +463,8 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _dense,
     _matmul,
     _matmul,
+    _row_norm,
+    _row_norm,
     _flatten,
     _reshape,
     _concat,

@@ -53,8 +53,10 @@ LANE_OPS: dict[Opcode, int] = {
     Opcode.DEQUANTIZE: 1,
     Opcode.CAST: 1,
     Opcode.SOFTMAX: 24,
+    Opcode.NORM: 8,
 }
-"""Lane operations an output element; softmax: three passes (max, sum, divide) of eight.
+"""Lane operations an output element; softmax: three passes (max, sum, divide) of eight; norm: a
+pass of two (sum, squares) and one of six.
 
 Pools and resizes cost one for each tap of the window, a global pool one for each pixel of the
 input.
@@ -367,6 +369,11 @@ def _softmax(toa: Toa, operands: Operands, target: Target) -> Cost:
     return _vector(toa, operands, target, LANE_OPS[toa.opcode], reads)
 
 
+def _norm(toa: Toa, operands: Operands, target: Target) -> Cost:
+    reads = 2 * _need(toa, operands.input, "input").words
+    return _vector(toa, operands, target, LANE_OPS[toa.opcode], reads)
+
+
 def _copy(toa: Toa, operands: Operands, target: Target) -> Cost:
     source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
     if _same_places(source.geometry, output.geometry):
@@ -426,6 +433,7 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.GLOBAL_AVG_POOL: _global_pool,
     Opcode.COPY: _copy,
     Opcode.SOFTMAX: _softmax,
+    Opcode.NORM: _norm,
     Opcode.MATMUL: _matmul,
     Opcode.REMAP: _remap,
     Opcode.TRANSPOSE: _transpose,

@@ -46,6 +46,7 @@ class Opcode(IntEnum):
     DEPTH_TO_SPACE = 25
     SPACE_TO_DEPTH = 26
     MATMUL = 27
+    NORM = 31
     CAST = 35
 
 

@@ -152,11 +152,13 @@ class Toa(Record):
         5, "input, weights, parameters, residual, output", points="tensors"
     )
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
-    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0")
+    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0; norm: set of axes, 0")
     stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
     dilation: tuple[int, ...] = u8s(2, "rows, columns between taps")
     pads: tuple[int, ...] = u8s(4, "rows and columns beyond the stripe: top, left, bottom, right")
-    groups: int = u16("1, or the channel count for depthwise; pools: 1 counts padded taps")
+    groups: int = u16(
+        "1, or the channel count for depthwise; pools: 1 counts padded taps; norm: groups"
+    )
     clamp: tuple[int, ...] = i16s(2, "smallest and largest output value")
     setup_cycles: int = u8("cycles that the registers need before the clock: at least 2")
     pad: bytes = reserved(3)

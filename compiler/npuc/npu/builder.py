@@ -192,9 +192,9 @@ class Builder:
             made = self.constant(packed_bytes(lines, buffer), buffer)
             return self._as_rows(made, value.tensor.rank)
         tensor = replace(value.tensor, layout=Layout.NCHW16C)
-        return self._stored(owner.value(), tensor)
+        return self.stored(owner.value(), tensor)
 
-    def _stored(self, array: Array, tensor: TensorType) -> Value:
+    def stored(self, array: Array, tensor: TensorType) -> Value:
         """Put an array into the constants section, as an activation of type *tensor* lies."""
         buffer = device_type(tensor, Space.CONSTANTS, row_pitch=self.target.row_pitch)
         return self.constant(packed_bytes(array, buffer), buffer)
@@ -202,6 +202,6 @@ class Builder:
     def keep(self, name: str, value: Value, initial: Array) -> Value:
         """Reserve the buffer of a state, which *value* reads, with its first value."""
         kept = self.make(value, role="state")
-        first = self._stored(initial, value.tensor)
+        first = self.stored(initial, value.tensor)
         self.graph.append(StateOp([kept, first], {"state": name}))
         return kept

@@ -16,7 +16,7 @@ from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Buffer, Place
 from npuc.npu.box import Box, Reach, whole
 from npuc.npu.tables import largest_source, source_of
-from npuc.npu.tasks import MatMul, Reads, Task, View, buffer_type
+from npuc.npu.tasks import MatMul, Norm, Reads, Task, View, buffer_type
 
 __all__ = [
     "Box",
@@ -226,6 +226,8 @@ def residual_box(task: Task, value: Value, reach: Reach, box: Box) -> Box:
 
     A product reads the columns of the box, for the range of K that the first operand's box has.
     """
+    if isinstance(task, Norm):
+        return clip_broadcast(box, value, dims=(1, 2, 3)).along(0, 0, value.tensor.dims[0])
     if not isinstance(task, MatMul):
         return clip_broadcast(box, value)
     depth = reach.box.start[1], reach.box.size[1]

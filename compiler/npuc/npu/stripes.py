@@ -32,6 +32,7 @@ from npuc.npu.tasks import (
     Depthwise,
     GlobalAvgPool,
     MatMul,
+    Norm,
     Reads,
     Softmax,
     Task,
@@ -289,6 +290,8 @@ def _grain(task: Task) -> Grain:
     layout = task.output.tensor.layout
     # Channels of one pixel lie side by side in every layout; those of several only in bricks.
     channels = c if layout is Layout.NHWC and h * w > 1 else LANES
+    if isinstance(task, Norm):
+        return _norm_grain(task, channels)
     if isinstance(task, Softmax):
         axis = task.attributes["kernel"][0]
         columns = w if axis == 3 else LANES
@@ -300,6 +303,16 @@ def _grain(task: Task) -> Grain:
     # A window may start at any pixel; in nhwc that is no word, so DMA cannot start there.
     rows_only = isinstance(task, Conv) and task.inputs[0].tensor.layout is Layout.NHWC
     return Grain(channels, 1, w if rows_only else LANES)
+
+
+def _norm_grain(task: Norm, channels: int) -> Grain:
+    """Whole rows: all of each axis that they run along, of C whole groups in whole bricks."""
+    n, c, h, w = task.output.tensor.dims
+    mask, groups = task.attributes["kernel"][0], task.attributes["groups"]
+    if mask & 2:
+        channels = c if groups == 1 else min(c, math.lcm(c // groups, channels))
+    rows, columns = h if mask & 4 else 1, w if mask & 8 else LANES
+    return Grain(channels, rows, columns, batch=n if mask & 1 else 1)
 
 
 def _copy_grain(task: Task, channels: int) -> Grain:

@@ -31,6 +31,7 @@ __all__ = [
     "GlobalAvgPool",
     "MatMul",
     "MaxPool",
+    "Norm",
     "Quantize",
     "Reads",
     "Remap",
@@ -311,6 +312,14 @@ class Cast(Task):
 
     OPCODE = Opcode.CAST
     OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.norm")
+class Norm(Task):
+    """Rows of mean 0 and variance 1, along the axes in ``kernel[0]``, scaled and shifted."""
+
+    OPCODE = Opcode.NORM
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, OperandField("residual", "gamma, then beta"))
 
 
 @op("npu.softmax")

@@ -18,7 +18,10 @@ from npuc.ops.expand import Expand as Expand
 from npuc.ops.flatten import Flatten as Flatten
 from npuc.ops.gather import Gather as Gather
 from npuc.ops.global_avg_pool import GlobalAvgPool as GlobalAvgPool
+from npuc.ops.group_norm import GroupNorm as GroupNorm
 from npuc.ops.identity import Identity as Identity
+from npuc.ops.instance_norm import InstanceNorm as InstanceNorm
+from npuc.ops.layer_norm import LayerNorm as LayerNorm
 from npuc.ops.matmul import MatMul as MatMul
 from npuc.ops.max_pool2d import MaxPool2d as MaxPool2d
 from npuc.ops.pad import Pad as Pad

@@ -41,6 +41,7 @@ from npuc.npu.tasks import (
     Depthwise,
     DmaIn,
     DmaOut,
+    Norm,
     Reads,
     Task,
     View,
@@ -164,6 +165,9 @@ class _Emitter:
         )
         if self._depthwise:
             made.attributes["groups"] = stripe.box.size[1]
+        if isinstance(task, Norm) and task.attributes["groups"] > 1:
+            group = task.output.tensor.dims[1] // task.attributes["groups"]
+            made.attributes["groups"] = stripe.box.size[1] // group
         made.attributes["mode"] = choose_mode(made, self._target, best=self._options.best_mode)
         self._graph.insert(made, before=task)
         if store is not None and stripe.write:

@@ -16,6 +16,7 @@ from npufw.kernels.dma import DMA_IN, DMA_OUT
 from npufw.kernels.global_avg_pool import GLOBAL_AVG_POOL
 from npufw.kernels.matmul import MATMUL
 from npufw.kernels.max_pool import MAX_POOL
+from npufw.kernels.norm import NORM
 from npufw.kernels.quantize import QUANTIZE
 from npufw.kernels.remap import REMAP
 from npufw.kernels.rescale import RESCALE
@@ -47,6 +48,7 @@ _ALL = (
     RESIZE,
     DEPTH_TO_SPACE,
     SPACE_TO_DEPTH,
+    NORM,
 )
 
 KERNELS: dict[Opcode, Kernel] = {kernel.opcode: kernel for kernel in _ALL}
