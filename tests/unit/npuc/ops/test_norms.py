@@ -19,7 +19,7 @@ CASES = [pytest.param(e, id=f"{c.NAME}-{i}") for c in KINDS for i, e in enumerat
 DTYPES = [DType.I8, DType.I16]
 
 
-def rows_of(op: Any, shape: tuple[int, ...]) -> Array:
+def rows_of(op: Any, shape: tuple[int, ...]) -> Any:
     """Return the number of the row that each element belongs to."""
     places = np.indices(shape)
     if isinstance(op, LayerNorm):
@@ -43,7 +43,7 @@ def quantised(example: Any, dtype: DType, rng: np.random.Generator) -> tuple[Any
         [x, *example.inputs[1:]], example.attributes, result_types=[TensorType(dims, dtype, target)]
     )
     op.verify()
-    limits = np.iinfo(x.tensor.numpy)
+    limits = np.iinfo(dtype.numpy)
     codes = rng.integers(limits.min, limits.max + 1, dims).astype(x.tensor.numpy)
     return op, [codes, *(rng.normal(1, 0.5, v.tensor.dims).astype("f4") for v in op.inputs[1:])]
 
