@@ -54,15 +54,17 @@ def _codes(step: Step, arrays: Arrays) -> NDArray[Any]:
     kh, kw = step.toa.kernel
     narrow = step.input.dtype is DType.I8 and kh * kw * _PRODUCT < EXACT
     dtype = np.float32 if narrow else np.float64
-    values = pixels(arrays.input, step.input).astype(np.int32) - params.input_zero_point
-    sums = _taps(padded(values, step.toa.pads, 0, dtype), arrays, step)
-    sums = np.add(sums, blocks.bias, dtype=np.float64)
+    zero = params.input_zero_point
+    values = padded(pixels(arrays.input, step.input), step.toa.pads, zero, dtype)
+    values -= zero
+    sums = np.add(_exact_taps(values, arrays, step), blocks.bias, dtype=np.float64)
     largest = kh * kw * _PRODUCT + float(np.abs(blocks.bias).max())
     sums = held(sums, step, largest)
     return written(sums, step, arrays, params, blocks)
 
 
 def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[Any]:
+    # One tap after the other, so that a float's sum does not depend on the shape of the stripe.
     weights = pixels(arrays.weights, step.operand("weights"))[0].astype(values.dtype)
     (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
     n, c, oh, ow = step.output.dims
@@ -72,6 +74,32 @@ def _taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[Any]:
         for j in range(kw):
             sums += rows[:, :, j * dw : j * dw + (ow - 1) * sw + 1 : sw] * weights[i, j]
     return sums
+
+
+def _exact_taps(values: NDArray[Any], arrays: Arrays, step: Step) -> NDArray[Any]:
+    # The same of whole numbers, in any order.
+    weights = pixels(arrays.weights, step.operand("weights"))[0].astype(values.dtype)
+    (kh, sh, dh), (kw, sw, dw) = step.rows, step.columns
+    n, c, oh, ow = step.output.dims
+    of_n, of_h, of_w, of_c = values.strides
+    steps = dh * of_h, dw * of_w
+    if sw > 1:
+        windows: NDArray[Any] = np.ndarray(
+            (n, oh, ow, c, kh, kw),
+            values.dtype,
+            buffer=values,
+            strides=(of_n, sh * of_h, sw * of_w, of_c, *steps),
+        )
+        return np.asarray(np.einsum("nhwcij,ijc->nhwc", windows, weights))
+    # Columns and channels lie side by side: as one axis they make a long inner loop.
+    windows = np.ndarray(
+        (n, oh, ow * c, kh, kw),
+        values.dtype,
+        buffer=values,
+        strides=(of_n, sh * of_h, of_c, *steps),
+    )
+    sums = np.einsum("nhfij,ijf->nhf", windows, np.tile(weights, (1, 1, ow)))
+    return np.asarray(sums.reshape(n, oh, ow, c))
 
 
 def _channels(step: Step) -> Fault:
