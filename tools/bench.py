@@ -34,11 +34,15 @@ from tools.onnx_export import to_onnx
 __all__ = ["Row", "main", "measure", "sums"]
 
 MODELS = Path(__file__).parents[1] / "models"
-NAMES = ("digits", "resnet8", "resnet18")
+NAMES = (
+    *("digits", "autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8"),
+    *("mobilenet_v2", "mobilenet_v1", "resnet18", "resnet50"),
+)
 ROUNDS = 5
 ROUND_SECONDS = 0.3  # spent on the peer, and on the bound, in a round
-REPEATS = {"digits": 20, "resnet8": 20}  # our runs in a round; 2 for larger networks
-LONG_COMPILE_SECONDS = 3
+LARGE = ("mobilenet_v2", "mobilenet_v1", "resnet18", "resnet50")
+REPEATS = {True: 2, False: 20}  # our runs in a round, of large networks and others
+LONG_COMPILE_SECONDS = 2
 ARRAY_MACS = 256  # a cycle of one 16x16 array, all busy
 PEER = "onnxruntime fp32"
 ABSENT = "not installed"
@@ -116,7 +120,7 @@ def measure(name: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         blob = str(Path(folder) / "model.bin")
         compiled = _compile(path, blob)
-        repeat = str(REPEATS.get(name, 2))
+        repeat = str(REPEATS[name in LARGE])
         rounds = [_round(blob, repeat, peer, bare) for _ in range(ROUNDS)]
     us, theirs, bound = (_median(column) for column in zip(*rounds, strict=True))
     host = Row(
