@@ -14,10 +14,9 @@ from npuc.ir.types import TensorType, Type
 from npuc.norms import Norm
 from npuc.npu.builder import Builder
 from npuc.npu.lowering import constant_array
-from npuc.npu.norms import lower_norm
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
-from npuc.ops.norm_rows import ROW, check_channels, check_norm, normalised
+from npuc.ops.norm_rows import ROW, check_channels, check_norm, lower_norm, normalised
 from npuc.ops.quantised import require_dtypes
 from npuc.ops.shapes import text
 

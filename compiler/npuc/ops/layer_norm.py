@@ -17,10 +17,9 @@ from npuc.ir.types import TensorType, Type
 from npuc.norms import Norm
 from npuc.npu.builder import Builder
 from npuc.npu.lowering import constant_array
-from npuc.npu.norms import lower_norm
 from npuc.ops.example import floats
 from npuc.ops.limits import COMMON
-from npuc.ops.norm_rows import ROW, STASH_TYPE, check_norm, normalised
+from npuc.ops.norm_rows import ROW, STASH_TYPE, check_norm, lower_norm, normalised
 from npuc.ops.quantised import require_dtypes
 from npuc.ops.shapes import broadcast, normalise_axis, text
 
