@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x1ffe4fed8f8391ea)
+#define NPU_SCHEMA_HASH UINT64_C(0x48a0f52faca1015d)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -63,6 +63,14 @@ enum npu_opcode {
     NPU_OPCODE_QUANTIZE = 11,
     NPU_OPCODE_DEQUANTIZE = 12,
     NPU_OPCODE_SOFTMAX = 13,
+    NPU_OPCODE_LOOKUP = 14,
+    NPU_OPCODE_EVAL = 15,
+    NPU_OPCODE_SUB = 16,
+    NPU_OPCODE_MUL = 17,
+    NPU_OPCODE_DIV = 18,
+    NPU_OPCODE_MINIMUM = 19,
+    NPU_OPCODE_MAXIMUM = 20,
+    NPU_OPCODE_PRELU = 21,
     NPU_OPCODE_REMAP = 22,
     NPU_OPCODE_TRANSPOSE = 23,
     NPU_OPCODE_RESIZE = 24,
@@ -78,6 +86,32 @@ enum npu_precision {
     NPU_PRECISION_INT16 = 2,
     NPU_PRECISION_FP16 = 3,
     NPU_PRECISION_FP32 = 4,
+};
+
+enum npu_primitive {
+    NPU_PRIMITIVE_CONSTANT = 1,
+    NPU_PRIMITIVE_X = 2,
+    NPU_PRIMITIVE_Y = 3,
+    NPU_PRIMITIVE_ADD = 4,
+    NPU_PRIMITIVE_SUB = 5,
+    NPU_PRIMITIVE_MUL = 6,
+    NPU_PRIMITIVE_DIV = 7,
+    NPU_PRIMITIVE_MIN = 8,
+    NPU_PRIMITIVE_MAX = 9,
+    NPU_PRIMITIVE_LESS = 10,
+    NPU_PRIMITIVE_SELECT = 11,
+    NPU_PRIMITIVE_NEG = 12,
+    NPU_PRIMITIVE_ABS = 13,
+    NPU_PRIMITIVE_FLOOR = 14,
+    NPU_PRIMITIVE_SQRT = 15,
+    NPU_PRIMITIVE_EXP = 16,
+    NPU_PRIMITIVE_EXPM1 = 17,
+    NPU_PRIMITIVE_LOG = 18,
+    NPU_PRIMITIVE_LOG1P = 19,
+    NPU_PRIMITIVE_TANH = 20,
+    NPU_PRIMITIVE_ERF = 21,
+    NPU_PRIMITIVE_ERFC = 22,
+    NPU_PRIMITIVE_POW = 23,
 };
 
 enum npu_rounding {
@@ -257,11 +291,11 @@ struct npu_toa {
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */
-    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0 */
+    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; lookup: form, 1 */
     uint8_t stride[2]; /* rows, columns moved a step */
     uint8_t dilation[2]; /* rows, columns between taps */
     uint8_t pads[4]; /* rows and columns beyond the stripe: top, left, bottom, right */
-    uint16_t groups; /* 1, or the channel count for depthwise; pools: 1 counts padded taps; norm: groups */
+    uint16_t groups; /* 1; depthwise: channels; pools: 1 counts padded taps; norm: groups; eval: lane operations */
     int16_t clamp[2]; /* smallest and largest output value */
     uint8_t setup_cycles; /* cycles that the registers need before the clock: at least 2 */
     uint8_t pad[3]; /* zero */

@@ -27,6 +27,7 @@ from npuabi.enums import (
     Unit,
 )
 from npuabi.geometry import Geometry, dense_strides
+from npuabi.precision import register_of
 from npuabi.records import (
     NO_TENSOR,
     Interface,
@@ -181,13 +182,14 @@ class Builder:
         for waited, count in waits:
             counts[waited - 1] = count
             flags |= _WAITS[waited - 1]
+        kinds = [None if i == NO_TENSOR else self.tensors[i].dtype for i in operands]
         label = op or opcode.name.lower()
         if label not in self.ops:
             self.ops.append(label)
         made: dict[str, Any] = {
             "opcode": opcode,
             "unit": unit,
-            "precision": Precision.INT8,
+            "precision": register_of(unit, kinds),
             "mode": mode,
             "flags": flags,
             "op": self.ops.index(label),

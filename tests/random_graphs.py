@@ -23,15 +23,20 @@ from npuc.ir.const import Random as RandomData
 from npuc.ir.core import REGISTRY, Graph, Op, Value
 from npuc.ir.printer import print_graph
 from npuc.ir.types import Quant, TensorType
+from npuc.ops.pointwise import Unary
 from tests.random_movement import MOVES
 
-__all__ = ["Case", "random_case"]
+__all__ = ["FUNCTIONS", "Case", "random_case"]
 
 Array = NDArray[Any]
 
 _MOST_ELEMENTS = 6000
 _MOST_WEIGHTS = 12000
 _CHANNELS = (1, 2, 3, 6, 8, 15, 16, 17, 20, 24, 31, 32, 33)
+FUNCTIONS = [cls for _, cls in sorted(REGISTRY.items()) if issubclass(cls, Unary)]
+"""Ops of one tensor, element by element: each is as likely as the others."""
+_GROWING = frozenset({"div", "exp", "pow", "reciprocal", "rsqrt", "square"})
+"""Ops that might leave float32 on what other ops made: they read inputs and shares only."""
 _EDGES = (0, 0, 0, 1, 1, 2, 3, 4)
 
 
@@ -135,6 +140,9 @@ class _Maker:
         if min(sizes) < 1 or max(sizes) > _MOST_ELEMENTS or _refused(made):
             made.operands = []
             return False
+        if name in _GROWING and not all(map(_modest, made.activations)):
+            made.operands = []
+            return False
         for result in made.results:
             result.name = self.fresh()
         self.graph.append(made)
@@ -155,6 +163,12 @@ class _Maker:
             if isinstance(op, Const) and not op.result.users:
                 op.erase()
         return self.graph
+
+
+def _modest(value: Value) -> bool:
+    """Whether *value* is an input of small numbers, a constant, or held in a range by its op."""
+    owner = value.owner
+    return owner is None or isinstance(owner, Const) or bool(owner.FIXED)
 
 
 def _refused(made: Op) -> bool:
@@ -246,7 +260,7 @@ def _norm(maker: _Maker) -> None:
 
 def _activation_of(maker: _Maker, x: Value) -> None:
     if maker.between(0, 1):
-        maker.append("relu", [x])
+        maker.append(maker.pick("relu", "relu6"), [x])
     else:
         low, high = maker.pick((0.0, 6.0), (-1.0, 1.0), (None, 0.5), (-0.3, None), (0.25, 0.75))
         maker.append("clip", [x], min=low, max=high)
@@ -256,6 +270,14 @@ def _activation(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
         _activation_of(maker, x)
+
+
+def _function(maker: _Maker) -> None:
+    """A function of one tensor, with the attributes of one of its examples."""
+    x = maker.value()
+    if x is not None:
+        cls = maker.pick(*FUNCTIONS)
+        maker.append(cls.NAME, [x], **maker.pick(*cls.VARIANTS))
 
 
 def _add(maker: _Maker) -> None:
@@ -455,6 +477,8 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _conv,
     _norm,
     _activation,
+    _function,
+    _function,
     _add,
     _add,
     _pool,

@@ -417,11 +417,10 @@ def _softmax_fixed(differences: Array, scale: float, axis: int, rounding: Roundi
 def quantize_codes(x: Array, quant: Quant, dtype: np.dtype[Any], rounding: Rounding) -> Array:
     """Return the codes of real *x*: float32 division, half away from zero (to even for EVEN).
 
-    Infinities saturate. Raises ValueError for NaN, which has no code.
+    Infinities saturate, what is no number becomes 0.
     """
     real = x.astype(np.float32)
-    if np.isnan(real).any():
-        raise ValueError("NaN has no quantised value")
+    real = np.where(np.isnan(real), np.float32(0), real)
     scales, points = _along(quant, x.ndim)
     with np.errstate(over="ignore"):
         steps = real / scales.astype(np.float32)

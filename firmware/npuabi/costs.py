@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npuabi.enums import Layout, Mode, Opcode, Precision, Space, ToaFlag
+from npuabi.enums import DType, Layout, Mode, Opcode, Precision, Space, ToaFlag
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.geometry import LANES, Geometry
 from npuabi.records import TensorDescriptor, Toa
@@ -54,13 +54,23 @@ LANE_OPS: dict[Opcode, int] = {
     Opcode.CAST: 1,
     Opcode.SOFTMAX: 24,
     Opcode.NORM: 8,
+    Opcode.LOOKUP: 1,
+    Opcode.SUB: 2,
+    Opcode.MUL: 2,
+    Opcode.DIV: 8,
+    Opcode.MINIMUM: 1,
+    Opcode.MAXIMUM: 1,
+    Opcode.PRELU: 2,
 }
 """Lane operations an output element; softmax: three passes (max, sum, divide) of eight; norm: a
 pass of two (sum, squares) and one of six.
 
 Pools and resizes cost one for each tap of the window, a global pool one for each pixel of the
-input.
+input. A LOOKUP of i16 codes reads two entries and interpolates: it takes 4. An EVAL takes what its
+program does, in lanes of 4 bytes when codes go in or out.
 """
+
+INTERPOLATED_LANE_OPS = 4
 
 RELAYOUT_ELEMENTS_PER_CYCLE = 1
 """Elements a cycle of a copy that moves elements to other lanes or another layout."""
@@ -374,6 +384,21 @@ def _norm(toa: Toa, operands: Operands, target: Target) -> Cost:
     return _vector(toa, operands, target, LANE_OPS[toa.opcode], reads)
 
 
+def _lookup(toa: Toa, operands: Operands, target: Target) -> Cost:
+    source = _need(toa, operands.input, "input")
+    each = 1 if source.record.dtype.size == 1 else INTERPOLATED_LANE_OPS
+    return _vector(toa, operands, target, each, source.words)
+
+
+def _eval(toa: Toa, operands: Operands, target: Target) -> Cost:
+    """The program's lane operations, which the TOA states; the arithmetic is float32."""
+    source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
+    narrow = {source.record.dtype, output.record.dtype} & {DType.I8, DType.I16}
+    size = max(source.record.dtype.size, output.record.dtype.size)
+    widened = toa.groups * (DType.F32.size if narrow else size) // size
+    return _vector(toa, operands, target, widened, source.words)
+
+
 def _copy(toa: Toa, operands: Operands, target: Target) -> Cost:
     source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
     if _same_places(source.geometry, output.geometry):
@@ -440,4 +465,6 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.RESIZE: _pool,
     Opcode.DEPTH_TO_SPACE: _depth_to_space,
     Opcode.SPACE_TO_DEPTH: _space_to_depth,
+    Opcode.LOOKUP: _lookup,
+    Opcode.EVAL: _eval,
 }

@@ -15,6 +15,7 @@ __all__ = [
     "Mode",
     "Opcode",
     "Precision",
+    "Primitive",
     "Rounding",
     "Section",
     "Space",
@@ -40,6 +41,14 @@ class Opcode(IntEnum):
     QUANTIZE = 11
     DEQUANTIZE = 12
     SOFTMAX = 13
+    LOOKUP = 14
+    EVAL = 15
+    SUB = 16
+    MUL = 17
+    DIV = 18
+    MINIMUM = 19
+    MAXIMUM = 20
+    PRELU = 21
     REMAP = 22
     TRANSPOSE = 23
     RESIZE = 24
@@ -170,6 +179,40 @@ class Section(IntEnum):
     SOURCE_MAP = 8
     KNOWN_ANSWER = 9
     STATES = 10
+
+
+@unique
+class Primitive(IntEnum):
+    """One step of an EVAL program: what it does to the stack of float32 numbers.
+
+    CONSTANT pushes the float32 of the next word, X and Y push the operands. The others take their
+    operands from the stack, the last pushed one is the right one. LESS gives 1 or 0; SELECT takes
+    a condition and two numbers and gives the first unless the condition is 0.
+    """
+
+    CONSTANT = 1
+    X = 2
+    Y = 3
+    ADD = 4
+    SUB = 5
+    MUL = 6
+    DIV = 7
+    MIN = 8
+    MAX = 9
+    LESS = 10
+    SELECT = 11
+    NEG = 12
+    ABS = 13
+    FLOOR = 14
+    SQRT = 15
+    EXP = 16
+    EXPM1 = 17
+    LOG = 18
+    LOG1P = 19
+    TANH = 20
+    ERF = 21
+    ERFC = 22
+    POW = 23
 
 
 class ToaFlag(IntFlag):

@@ -153,11 +153,12 @@ class Toa(Record):
     )
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
     kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0; norm: set of axes, 0")
+    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0; lookup: form, 1")
     stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
     dilation: tuple[int, ...] = u8s(2, "rows, columns between taps")
     pads: tuple[int, ...] = u8s(4, "rows and columns beyond the stripe: top, left, bottom, right")
     groups: int = u16(
-        "1, or the channel count for depthwise; pools: 1 counts padded taps; norm: groups"
+        "1; depthwise: channels; pools: 1 counts padded taps; norm: groups; eval: lane operations"
     )
     clamp: tuple[int, ...] = i16s(2, "smallest and largest output value")
     setup_cycles: int = u8("cycles that the registers need before the clock: at least 2")

@@ -99,7 +99,9 @@ class _Run:
 
     def step(self, op: Op, rounding: Rounding) -> None:
         operands = [None if v is None else self.arrays[v] for v in op.operands]
-        results = op.reference(operands, rounding)
+        # A logarithm of 0 is infinite, and what reads it may find no number: both go on.
+        with np.errstate(all="ignore"):
+            results = op.reference(operands, rounding)
         if not operands:
             pairs = zip(op.results, results, strict=True)
             results = tuple(self._stack.constant(value, array) for value, array in pairs)

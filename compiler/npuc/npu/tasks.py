@@ -26,12 +26,19 @@ __all__ = [
     "DepthToSpace",
     "Depthwise",
     "Dequantize",
+    "Div",
     "DmaIn",
     "DmaOut",
+    "Eval",
     "GlobalAvgPool",
+    "Lookup",
     "MatMul",
     "MaxPool",
+    "Maximum",
+    "Minimum",
+    "Mul",
     "Norm",
+    "Prelu",
     "Quantize",
     "Reads",
     "Remap",
@@ -40,6 +47,7 @@ __all__ = [
     "Softmax",
     "SpaceToDepth",
     "StateOp",
+    "Sub",
     "Task",
     "Transpose",
     "View",
@@ -110,6 +118,7 @@ _OUTPUT = OperandField("output", "what is written")
 _PARAMS = OperandField("params", "OpParams, then per-channel blocks or a table")
 _WEIGHTS = OperandField("weights", "packed weights")
 _RESIDUAL = OperandField("residual", "second operand", optional=True)
+_SECOND = OperandField("residual", "second operand")
 
 
 class Reads(Enum):
@@ -273,7 +282,7 @@ class Add(Task):
     """Sum of two tensors with scales of their own."""
 
     OPCODE = Opcode.ADD
-    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, OperandField("residual", "second operand"))
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _SECOND)
 
 
 @op("npu.rescale")
@@ -370,3 +379,66 @@ class SpaceToDepth(Task):
     OPCODE = Opcode.SPACE_TO_DEPTH
     READS = Reads.BLOCKS
     OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.lookup")
+class Lookup(Task):
+    """A function of one code, from a table."""
+
+    OPCODE = Opcode.LOOKUP
+
+
+@op("npu.eval")
+class Eval(Task):
+    """A function of one or two numbers, as a postfix program of ``groups`` lane operations."""
+
+    OPCODE = Opcode.EVAL
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _RESIDUAL)
+
+
+@op("npu.sub")
+class Sub(Task):
+    """Difference of two tensors with scales of their own."""
+
+    OPCODE = Opcode.SUB
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _SECOND)
+
+
+@op("npu.mul")
+class Mul(Task):
+    """Product of two tensors with scales of their own."""
+
+    OPCODE = Opcode.MUL
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _SECOND)
+
+
+@op("npu.div")
+class Div(Task):
+    """Quotient of two tensors with scales of their own."""
+
+    OPCODE = Opcode.DIV
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _SECOND)
+
+
+@op("npu.minimum")
+class Minimum(Task):
+    """Smaller of two tensors in the same parameters."""
+
+    OPCODE = Opcode.MINIMUM
+    OPERANDS = (_INPUT, _OUTPUT, _SECOND)
+
+
+@op("npu.maximum")
+class Maximum(Task):
+    """Larger of two tensors in the same parameters."""
+
+    OPCODE = Opcode.MAXIMUM
+    OPERANDS = (_INPUT, _OUTPUT, _SECOND)
+
+
+@op("npu.prelu")
+class Prelu(Task):
+    """Codes times one scale, and below zero times a slope and another."""
+
+    OPCODE = Opcode.PRELU
+    OPERANDS = (_INPUT, _OUTPUT, _PARAMS, _RESIDUAL)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -21,11 +22,9 @@ from npuc.ops.quantised import (
     require_activation,
     require_dtypes,
 )
-from npuc.reference import clamp_codes, rescale
+from npuc.reference import clamp_codes, clamp_real, rescale
 
 __all__ = ["Relu"]
-
-_RANGE = (0.0, float("inf"))
 
 
 @op("relu")
@@ -35,6 +34,8 @@ class Relu(Op):
     LIMITS = COMMON
     ROWS = True
     STACKS = True
+    RANGE: ClassVar[tuple[float, float]] = (0.0, math.inf)
+    """The smallest and the largest result."""
 
     x: Value = operand("any shape")
 
@@ -50,21 +51,21 @@ class Relu(Op):
         require_activation(self.x, self.result)
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
-        """Return max(x, 0)."""
+        """Return x held in the range."""
         x = np.asarray(operands[0])
         if not is_quantised(self.x):
-            return (np.maximum(x.astype(np.float64), 0.0),)
+            return (clamp_real(x.astype(np.float64), self.RANGE),)
         target, dtype = quant_of(self.result), self.result.tensor.dtype
-        limits = clamp_codes(target, _RANGE, rounding, dtype)
+        limits = clamp_codes(target, self.RANGE, rounding, dtype)
         return (rescale(x, quant_of(self.x), target, limits, rounding, float32=True, dtype=dtype),)
 
     def bounds(self) -> tuple[float, float]:
-        """Return (0, infinity)."""
-        return _RANGE
+        """Return the range."""
+        return self.RANGE
 
     def lower(self, builder: Builder) -> None:
-        """Append a rescale that clamps at zero."""
-        lower_clamp(builder, self, self.x, self.result, _RANGE)
+        """Append a rescale that clamps."""
+        lower_clamp(builder, self, self.x, self.result, self.RANGE)
 
     @classmethod
     def examples(cls) -> Iterator[Self]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuc.diagnostics import CompileError, Diagnostic, Location
+from npuc.diagnostics import UNKNOWN, CompileError, Diagnostic, Location
 from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import Stack, evaluate
@@ -53,10 +53,16 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
     ranges = dict.fromkeys(values, Range())
     stacked = stacked_values(graph)
 
+    lost: dict[Value, int] = {}
+
     def see(value: Value, array: Array) -> None:
         if value in ranges:
             percentile = 100.0 if isinstance(value.owner, Const) else context.percentile
             place = value.owner.location if value.owner else graph.location
+            known = np.isfinite(array)
+            if not known.all():
+                lost[value] = lost.get(value, 0) + int(np.count_nonzero(~known))
+                array = np.where(known, array, 0.0)
             ranges[value] = ranges[value].united(_range(value, array, percentile, place))
 
     states: dict[str, Array] = {}
@@ -64,7 +70,18 @@ def observe(graph: Graph, values: Sequence[Value], context: PassContext) -> dict
         stack = Stack(count=block.count, values=stacked)
         evaluate(graph, block.inputs, context.rounding, see, stack, states)
         context.progress("calibrate", block.first + block.count, block.total)
+    context.notes += [_lost(value, count) for value, count in lost.items()]
     return ranges
+
+
+def _lost(value: Value, count: int) -> Diagnostic:
+    """Return the warning that some numbers of *value* say nothing about its range."""
+    place = value.owner.location if value.owner else UNKNOWN
+    text = (
+        f"%{value.name} is infinite or no number in {count} places of the calibration data;"
+        " its codes hold the range of the others"
+    )
+    return Diagnostic(place, text, severity="warning")
 
 
 def _most_samples(stacked: Collection[Value]) -> int:

@@ -8,14 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuabi.enums import Opcode, Unit
-from npuabi.errors import ErrorCode
 from npufw.kernels import residual
-from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
+from npufw.kernels.base import Arrays, Kernel, Step, operand_is
 from npufw.kernels.floats import bounded, float_head, is_float, real_pixels
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import head
 from npufw.kernels.requant import clamp_fits, clamped
-from npufw.kernels.vector import ACTIVATIONS, EVERY, I32, NUMBERS, PLAIN, head_only, one_dtype
+from npufw.kernels.vector import (
+    ACTIVATIONS,
+    EVERY,
+    I32,
+    NUMBERS,
+    PLAIN,
+    broadcasts,
+    head_only,
+    one_dtype,
+)
 
 __all__ = ["ADD"]
 
@@ -42,15 +50,6 @@ def _codes(step: Step, arrays: Arrays) -> NDArray[Any]:
     return clamped(total, step)
 
 
-def _broadcast(step: Step) -> Fault:
-    one, other, out = step.input, step.operand("residual"), step.output
-    for a, b, c in zip(one.dims, other.dims, out.dims, strict=True):
-        if a not in (1, c) or b not in (1, c) or c not in (a, b):
-            text = f"{dims_text(one)} and {dims_text(other)} do not give {dims_text(out)}"
-            return ErrorCode.BAD_DIMS, text
-    return None
-
-
 ADD = Kernel(
     opcode=Opcode.ADD,
     unit=Unit.VECTOR,
@@ -62,7 +61,7 @@ ADD = Kernel(
         operand_is("parameters", I32, PLAIN),
         operand_is("output", NUMBERS, ACTIVATIONS),
         one_dtype,
-        _broadcast,
+        broadcasts,
         head_only,
         clamp_fits,
     ),

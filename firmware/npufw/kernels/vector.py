@@ -18,6 +18,7 @@ __all__ = [
     "I32",
     "NUMBERS",
     "PLAIN",
+    "broadcasts",
     "head_only",
     "one_dtype",
     "one_kind",
@@ -69,3 +70,14 @@ def same_dims(step: Step) -> Fault:
         return None
     text = f"input is {dims_text(step.input)}, the output {dims_text(step.output)}"
     return ErrorCode.BAD_DIMS, text
+
+
+def broadcasts(step: Step) -> Fault:
+    """Rule: the operands' dims are the output's, or 1 where another operand has the output's."""
+    others = [t for t in (step.input, step.tensors[3]) if t is not None]
+    for dims in zip(step.output.dims, *(t.dims for t in others), strict=True):
+        if dims[0] not in dims[1:] or any(d not in (1, dims[0]) for d in dims[1:]):
+            found = " and ".join(map(dims_text, others))
+            text = f"{found} do not give {dims_text(step.output)}"
+            return ErrorCode.BAD_DIMS, text
+    return None

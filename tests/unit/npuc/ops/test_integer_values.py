@@ -310,10 +310,10 @@ def test_quantize_rounds_halves_by_the_mode() -> None:
     assert op.reference([halves], Rounding.EVEN)[0].tolist() == [0, 2, 0, -2]
 
 
-def test_quantize_refuses_nan() -> None:
-    op = Quantize([Value("x", TensorType((1,)))], {"scale": 1.0})
-    with pytest.raises(ValueError, match="NaN"):
-        op.reference([np.array([np.nan])], Rounding.DOUBLE)
+def test_what_is_no_number_has_the_code_of_zero_and_infinities_saturate() -> None:
+    op = Quantize([Value("x", TensorType((3,)))], {"scale": 1.0, "zero_point": 7})
+    x = np.array([np.nan, np.inf, -np.inf])
+    assert op.reference([x], Rounding.DOUBLE)[0].tolist() == [7, 127, -128]
 
 
 # --- pools ------------------------------------------------------------------------------------
