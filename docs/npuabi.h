@@ -291,7 +291,7 @@ struct npu_toa {
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */
-    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; lookup: form, 1 */
+    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0; lookup: form, 1 */
     uint8_t stride[2]; /* rows, columns moved a step */
     uint8_t dilation[2]; /* rows, columns between taps */
     uint8_t pads[4]; /* rows and columns beyond the stripe: top, left, bottom, right */

@@ -152,8 +152,9 @@ class Toa(Record):
         5, "input, weights, parameters, residual, output", points="tensors"
     )
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
-    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0; norm: set of axes, 0")
-    kernel: tuple[int, ...] = u8s(2, "kernel height, width; softmax: axis, 0; lookup: form, 1")
+    kernel: tuple[int, ...] = u8s(
+        2, "kernel height, width; softmax: axis, 0; norm: set of axes, 0; lookup: form, 1"
+    )
     stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
     dilation: tuple[int, ...] = u8s(2, "rows, columns between taps")
     pads: tuple[int, ...] = u8s(4, "rows and columns beyond the stripe: top, left, bottom, right")
