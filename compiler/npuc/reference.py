@@ -36,7 +36,7 @@ __all__ = [
     "fits_int32",
     "global_average_codes",
     "matmul_codes",
-    "matmul_fits_int32",
+    "matmul_needs_wide",
     "matmul_scale",
     "multipliers",
     "needs_wide",
@@ -351,21 +351,22 @@ def matmul_scale(a: Quant, b: Quant, y: Quant, rounding: Rounding) -> float:
 
 
 def matmul_codes(
-    operands: Sequence[tuple[Array, Quant]], target: Quant, rounding: Rounding
+    operands: Sequence[tuple[Array, Quant]], target: Quant, rounding: Rounding, dtype: DType
 ) -> Array:
     """Return the codes of the matrix product of two operands, each (codes, parameters)."""
     left, right = (x.astype(np.float64) - q.zero_point for x, q in operands)
     sums = np.matmul(left, right).astype(np.int64)
     qa, qb = (q for _, q in operands)
-    wide = not matmul_fits_int32(left.shape[-1], qa, qb)
-    scale = matmul_scale(qa, qb, target, rounding)
-    return requantise(sums, [scale], target.zero_point, (_LOW, _HIGH), rounding, wide=wide)
+    wide = matmul_needs_wide(left.shape[-1], qa, qb, dtype)
+    scale, limits = matmul_scale(qa, qb, target, rounding), _LIMITS[dtype]
+    return requantise(sums, [scale], target.zero_point, limits, rounding, wide=wide, dtype=dtype)
 
 
-def matmul_fits_int32(depth: int, a: Quant, b: Quant) -> bool:
-    """Return whether no sum of *depth* products of int8 codes can leave int32."""
-    reach = [max(_HIGH - q.zero_point, q.zero_point - _LOW) for q in (a, b)]
-    return depth * reach[0] * reach[1] <= np.iinfo(np.int32).max
+def matmul_needs_wide(depth: int, a: Quant, b: Quant, dtype: DType = DType.I8) -> bool:
+    """Return whether sums of *depth* products of *dtype* codes take 64 bits."""
+    low, high = _LIMITS[dtype]
+    reach = [max(high - q.zero_point, q.zero_point - low) for q in (a, b)]
+    return dtype is DType.I16 or depth * reach[0] * reach[1] > np.iinfo(np.int32).max
 
 
 def softmax_table(scale: float) -> NDArray[np.float32]:

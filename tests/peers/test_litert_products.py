@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from npuabi.enums import DType
 from npuc.ir.core import Array, Op, Value
-from npuc.ir.types import Quant
+from npuc.ir.types import Quant, TensorType
 from npuc.ops import MatMul
 from tests.peers.emulated import activation, codes, parameters
 from tests.peers.test_litert import CODE, agree
@@ -53,4 +54,23 @@ def test_matmul(a: tuple[int, ...], b: tuple[int, ...], seed: int) -> None:
         code=CODE.BATCH_MATMUL, inputs=[0, 1], outputs=[2], options=options("BatchMatMulOptions")
     )
     inputs = {v.name: codes(rng, v.tensor.dims) for v in values}
+    one_node(op, node, inputs, [*map(plain, values), plain(op.result)], emulate=seed == 0)
+
+
+@SEEDS
+def test_matmul_of_int16(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shapes = {"a": (2, 3, 19, 40), "b": (2, 3, 40, 21)}
+    quants = [Quant.per_tensor(float(np.float32(s)), 0) for s in rng.uniform(1e-5, 1e-3, 3)]
+    values = [
+        Value(name, TensorType(shape, DType.I16, quant))
+        for (name, shape), quant in zip(shapes.items(), quants[:2], strict=True)
+    ]
+    op = MatMul(values)
+    spread = quants[0].scale * quants[1].scale * 2.0**14 * 40**0.5
+    stored(op, Quant.per_tensor(float(np.float32(spread * rng.uniform(0.5, 4))), 0))
+    node = Node(
+        code=CODE.BATCH_MATMUL, inputs=[0, 1], outputs=[2], options=options("BatchMatMulOptions")
+    )
+    inputs = {n: rng.integers(-32768, 32768, s).astype(np.int16) for n, s in shapes.items()}
     one_node(op, node, inputs, [*map(plain, values), plain(op.result)], emulate=seed == 0)

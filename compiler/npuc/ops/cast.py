@@ -26,6 +26,7 @@ class Cast(Op):
     """Round every element to another float type; halves go to even, f16 overflows to infinity."""
 
     LIMITS = COMMON
+    RELAYS = True
     TIED = True
     RELAYS = True
     STACKS = True

@@ -13,8 +13,9 @@ from typing import Self
 import numpy as np
 
 from npuabi.enums import Rounding
+from npuabi.records import OpParams
 from npuc.ir.core import Array, Op, Value, op, operand
-from npuc.ir.types import TensorType, Type
+from npuc.ir.types import Quant, TensorType, Type
 from npuc.npu import tasks
 from npuc.npu.builder import Builder, op_params
 from npuc.npu.matrices import columns_in_place, read_rows, rows_target
@@ -28,7 +29,7 @@ from npuc.ops.quantised import (
     require_dtypes,
 )
 from npuc.ops.shapes import Shape, broadcast, text
-from npuc.reference import clamp_codes, matmul_codes, matmul_fits_int32, matmul_scale, multipliers
+from npuc.reference import matmul_codes, matmul_needs_wide, matmul_scale, multipliers
 
 __all__ = ["MatMul"]
 
@@ -65,7 +66,8 @@ class MatMul(Op):
         if not is_quantised(self.a):
             return (np.matmul(a.astype(np.float64), b.astype(np.float64)),)
         pair = ((a, quant_of(self.a)), (b, quant_of(self.b)))
-        return (matmul_codes(pair, quant_of(self.result), rounding),)
+        dtype = self.a.tensor.dtype
+        return (matmul_codes(pair, quant_of(self.result), rounding, dtype),)
 
     def stacks(self) -> bool:
         """Return whether the first dim is a batch of both operands."""
@@ -91,25 +93,26 @@ class MatMul(Op):
         into.finish(builder, self)
 
     def _task(self, builder: Builder, first: Value, second: Value, buffers: list[Value]) -> None:
-        qa, qb, target = quant_of(first), quant_of(second), quant_of(self.result)
-        scale = matmul_scale(qa, qb, target, builder.rounding)
-        multiplier, shift = multipliers([scale], builder.rounding)
-        params = op_params(
-            input_zero_point=qa.zero_point,
-            residual_zero_point=qb.zero_point,
+        source, output, columns = buffers
+        params, wide = op_params(), False
+        if is_quantised(first):
+            params = self._params(builder.rounding, quant_of(first), quant_of(second))
+            pair = quant_of(first), quant_of(second)
+            wide = matmul_needs_wide(self.a.tensor.dims[-1], *pair, self.a.tensor.dtype)
+        operands = [source, output, builder.params(params), columns]
+        builder.task(tasks.MatMul, self, operands, wide=wide)
+
+    def _params(self, rounding: Rounding, first: Quant, second: Quant) -> OpParams:
+        target = quant_of(self.result)
+        multiplier, shift = multipliers([matmul_scale(first, second, target, rounding)], rounding)
+        return op_params(
+            input_zero_point=first.zero_point,
+            residual_zero_point=second.zero_point,
             output_zero_point=target.zero_point,
             input_multiplier=int(multiplier[0]),
             input_shift=int(shift[0]),
-            input_scale=qa.scale,
+            input_scale=first.scale,
             output_scale=target.scale,
-        )
-        source, output, columns = buffers
-        builder.task(
-            tasks.MatMul,
-            self,
-            [source, output, builder.params(params), columns],
-            clamp=clamp_codes(target, None, builder.rounding),
-            wide=not matmul_fits_int32(self.a.tensor.dims[-1], qa, qb),
         )
 
     @classmethod

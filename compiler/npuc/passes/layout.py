@@ -60,6 +60,8 @@ class ChooseLayout:
                 if not isinstance(op, Const) or _is_activation(value):
                     layout = Layout.NCHW if value in rows else _layout_of(graph, value)
                     value.type = value.tensor.with_layout(layout)
+                    if isinstance(op, ToLayout):
+                        op.attributes["layout"] = layout.name.lower()
         for argument in graph.inputs:
             argument.type = argument.tensor.with_layout(Layout.NCHW)
         for state in graph.states:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.enums import DType, Mode, Opcode, Precision, ToaFlag, Unit
+from npuabi.enums import DType, Mode, Opcode, ToaFlag, Unit
 from npuabi.errors import ErrorCode
-from npuabi.fixedpoint import apply
+from npuabi.fixedpoint import apply, requantise_narrow
 from npuabi.records import OpParams
 from npufw.kernels.base import Arrays, Fault, Kernel, Step, dims_text, operand_is
 from npufw.kernels.layout import pixels
 from npufw.kernels.params import head
-from npufw.kernels.requant import accumulators_fit, clamp_fits, clamped
-from npufw.kernels.vector import BRICKS, I32, NUMBERS, PLAIN, head_only, one_dtype
+from npufw.kernels.requant import accumulators_fit, clamp_fits, clamped, sums_fit
+from npufw.kernels.vector import BRICKS, EVERY, FLOATS, I32, NUMBERS, PLAIN, head_only, one_dtype
 
 __all__ = ["MATMUL"]
 
@@ -34,7 +34,7 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     rows = pixels(arrays.input, step.input)
     columns = pixels(arrays.residual, step.operand("residual"))
     params = head(arrays.parameters, step.where)
-    floats = step.input.dtype in (DType.F16, DType.F32)
+    floats = step.input.dtype in FLOATS
     sums: NDArray[Any] = (
         np.matmul(rows.astype(np.float32), columns.astype(np.float32))
         if floats
@@ -75,8 +75,12 @@ def _raw_sums(rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _written(sums: NDArray[np.int64], step: Step, params: OpParams) -> NDArray[Any]:
-    wide = bool(step.toa.flags & ToaFlag.WIDE)
-    scaled = apply(sums, params.input_multiplier, params.input_shift, step.rounding, wide=wide)
+    factor = params.input_multiplier, params.input_shift
+    if step.input.dtype is DType.I16:
+        scaled = requantise_narrow(sums, *factor, step.rounding)
+    else:
+        wide = bool(step.toa.flags & ToaFlag.WIDE)
+        scaled = apply(sums, *factor, step.rounding, wide=wide)
     return clamped(scaled + params.output_zero_point, step)
 
 
@@ -108,7 +112,8 @@ MATMUL = Kernel(
         _dims,
         head_only,
         clamp_fits,
+        sums_fit,
         accumulators_fit,
     ),
-    precisions=frozenset(Precision),
+    precisions=EVERY,
 )

@@ -23,17 +23,24 @@ FIELDS: dict[str, Any] = {"unit": Unit.MAC, "mode": Mode.WEIGHT_STATIONARY}
 class Case:
     """Random products of 1 to 40 terms; either side may serve several batches."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtype: DType = DType.I8) -> None:
         rng = np.random.default_rng(seed)
+        self.dtype = dtype
         self.rounding = list(Rounding)[seed % 3]
         n, h, m, k, o = (int(v) for v in rng.integers(1, (4, 4, 20, 41, 35)))
         one = [int(rng.integers(0, 3) == 0) for _ in range(4)]
         left = (1 if one[0] else n, k, 1 if one[1] else h, m)
         right = (1 if one[2] else n, o, 1 if one[3] else h, k)
         self.out = (max(left[0], right[0]), o, max(left[2], right[2]), m)
-        self.a, self.b = (rng.integers(-128, 128, s).astype(np.int8) for s in (left, right))
+        limits = np.iinfo(dtype.numpy)
+        self.a, self.b = (
+            rng.integers(limits.min, limits.max + 1, s).astype(dtype.numpy) for s in (left, right)
+        )
         self.za, self.zb, self.zy = (int(z) for z in rng.integers(-128, 128, 3))
         self.real = float(np.exp(rng.uniform(-9, -4)))
+        if dtype is DType.I16:
+            self.za = self.zb = self.zy = 0
+            self.real /= 1 << 14
 
     def head(self) -> Any:
         multiplier, shift = multiplier_of(self.real, self.rounding)
@@ -51,12 +58,16 @@ class Case:
 
     def call(self, terms: slice = slice(None), **more: Any) -> Call:
         operands = {
-            "input": operand(self.a[:, terms]),
-            "residual": operand(self.b[..., terms]),
+            "input": operand(self.a[:, terms], dtype=self.dtype),
+            "residual": operand(self.b[..., terms], dtype=self.dtype),
             "parameters": self.head(),
-            "output": operand(self.out),
+            "output": operand(self.out, dtype=self.dtype),
         }
-        return Call(Opcode.MATMUL, operands, rounding=self.rounding, **{**FIELDS, **more})
+        fields = {**FIELDS, **more}
+        if self.dtype is DType.I16:
+            fields["precision"] = Precision.INT16
+            fields["flags"] = ToaFlag.CLEAR | ToaFlag.WRITE | ToaFlag.WIDE
+        return Call(Opcode.MATMUL, operands, rounding=self.rounding, **fields)
 
     def expected(self, place: tuple[int, ...]) -> int:
         n, o, h, m = place
@@ -65,19 +76,23 @@ class Case:
         total = sum(
             (int(p) - self.za) * (int(q) - self.zb) for p, q in zip(row, column, strict=True)
         )
-        return min(
-            90,
-            max(
-                -100,
-                requantise(total, *multiplier_of(self.real, self.rounding), self.rounding)
-                + self.zy,
-            ),
-        )
+        factor = multiplier_of(self.real, self.rounding)
+        narrowed = self.dtype is DType.I16 and self.rounding is not Rounding.EVEN
+        code = narrow(total, factor) if narrowed else requantise(total, *factor, self.rounding)
+        return min(90, max(-100, code + self.zy))
 
 
-@pytest.mark.parametrize("seed", range(18))
-def test_codes_equal_the_loop(seed: int) -> None:
-    case = Case(seed)
+def narrow(acc: int, factor: tuple[int, int]) -> int:
+    """Return LiteRT's rescaling of 64-bit sums: a multiplier of 16 bits, one rounding."""
+    multiplier, shift = factor
+    reduced = 0x7FFF if multiplier >= 0x7FFF0000 else (multiplier + (1 << 15)) >> 16
+    return (acc * reduced + (1 << (14 - shift))) >> (15 - shift)
+
+
+@pytest.mark.parametrize("dtype", [DType.I8, DType.I16])
+@pytest.mark.parametrize("seed", range(12))
+def test_codes_equal_the_loop(seed: int, dtype: DType) -> None:
+    case = Case(seed, dtype)
     result = case.call(clamp=(-100, 90)).run()
     assert result is not None
     for place in np.ndindex(*case.out):

@@ -10,7 +10,7 @@ from npuc.ir.core import Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops import Dense, MatMul
 from npuc.ops.example import floats
-from npuc.reference import matmul_fits_int32
+from npuc.reference import matmul_needs_wide
 from tests.unit.npuc.ops.test_integer_values import codes, held, requantised, stored
 
 MODES = list(Rounding)
@@ -60,7 +60,7 @@ def test_c24_sums_of_two_activations_are_exact_at_the_extremes(depth: int, mode:
     op = quantised((1, depth), (depth, 1), far, Quant.per_tensor(2.0**-31, 127),
                    Quant.per_tensor(2.0**-6, -1))  # fmt: skip
     low = np.full((1, depth), -128, np.int8)
-    assert matmul_fits_int32(depth, far, far) is (depth == 33_025)
+    assert matmul_needs_wide(depth, far, far) is (depth > 33_025)
     assert op.reference([low, low.T], mode)[0].tolist() == [[64 - 1]]
 
 
