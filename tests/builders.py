@@ -240,7 +240,7 @@ class Builder:
                 for i, n in enumerate(self.ops)
             ),
             symbols=symbols,
-            known_answer=KnownAnswer(seed=7, std=1.0, output_crc=0),
+            known_answer=KnownAnswer(seed=7, std=1.0, output_crc=0, samples=0, offset=0),
         )
 
     def blob(self) -> bytes:

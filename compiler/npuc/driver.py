@@ -7,19 +7,15 @@ holds no path, time or hash order.
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from npuabi.container import write_blob
 from npuabi.enums import Precision, Rounding
 from npuabi.errors import AbiError
 from npuabi.program import Program, table_header
 from npuabi.progress import Progress, silent
-from npuabi.records import KnownAnswer
 from npuabi.simulate import Timeline
 from npuabi.target import Target, load_target
 from npuc.diagnostics import CompileError, Diagnostic
@@ -27,17 +23,16 @@ from npuc.frontend.source import load_source
 from npuc.frontend.text import check_constants, parse
 from npuc.ir.core import Array, Graph
 from npuc.ir.interpreter import evaluate
+from npuc.known_answer import Answer, answer_of
 from npuc.passes import GRAPH_PASSES
 from npuc.passes.context import PassContext
 from npuc.passes.manager import After, PassManager, PassTime
 from npuc.passes.plan_memory import ArenaPlan
 from npuc.passes.precision import set_precisions
 from npuc.plans import best_plan
-from npuc.samples import calibration_samples, generated
+from npuc.samples import calibration_samples
 
 __all__ = ["Compilation", "Options", "compile", "compile_quantised", "context_of"]
-
-_KNOWN_ANSWER_SEED = 20_260_101
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +74,7 @@ class Compilation:
     rounding: Rounding
     timeline: Timeline
     arena: ArenaPlan
+    answer: Answer
     notes: tuple[Diagnostic, ...]
     passes: tuple[PassTime, ...]
     compile_s: float
@@ -144,7 +140,7 @@ def compile_quantised(
     context: PassContext,
     *,
     after: After | None = None,
-    answer: KnownAnswer | None = None,
+    answer: Answer | None = None,
 ) -> Compilation:
     """Compile a *graph* that has gone through GRAPH_PASSES, and is left as it is.
 
@@ -153,27 +149,32 @@ def compile_quantised(
     """
     start = time.perf_counter()
     best = best_plan(graph, context, after)
+    precision = max(toa.precision for toa in best.emitted.toas)
+    if answer is None:
+        exact = precision in (Precision.INT8, Precision.INT16)
+        answer = answer_of(graph, context.rounding, exact=exact)
+    record, constants = answer.within(best.constants)
     header = table_header(
         target=context.target,
         tensors=best.emitted.tensors,
         toas=best.emitted.toas,
-        constants=best.constants,
+        constants=constants,
         arena_bytes=best.arena.size,
         macs=sum(s.macs for s in best.emitted.sources),
         cycles=best.timeline.cycles,
         rounding=context.rounding,
-        precision=max(toa.precision for toa in best.emitted.toas),
+        precision=precision,
     )
     program = Program(
         header=header,
         tensors=best.emitted.tensors,
         toas=best.emitted.toas,
         ring=tuple(range(len(best.emitted.toas))),
-        constants=best.constants,
+        constants=constants,
         interface=best.emitted.interface,
         sources=best.emitted.sources,
         symbols=best.emitted.symbols,
-        known_answer=answer or _known_answer(graph, context.rounding),
+        known_answer=record,
         states=best.emitted.states,
     )
     try:
@@ -188,6 +189,7 @@ def compile_quantised(
         rounding=context.rounding,
         timeline=best.timeline,
         arena=best.arena,
+        answer=answer,
         notes=tuple(context.notes),
         passes=tuple(best.times),
         compile_s=time.perf_counter() - start,
@@ -212,20 +214,3 @@ def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
     context.calibration = calibration_samples(graph, options.calibrate, context, options.preprocess)
     set_precisions(graph, context, options.precision, options.keep)
     return context
-
-
-def _known_answer(graph: Graph, rounding: Rounding) -> KnownAnswer:
-    """Return generated inputs' seed and the CRC of what the integer reference makes of them."""
-    inputs = {
-        value.name: generated(value.tensor.dtype, value.tensor.dims, _KNOWN_ANSWER_SEED + index)
-        for index, value in enumerate(graph.inputs)
-    }
-    crc = 0
-    for value, array in zip(graph.returned, _outputs(graph, inputs, rounding), strict=True):
-        dense = np.ascontiguousarray(array, dtype=value.tensor.numpy)
-        crc = zlib.crc32(dense.tobytes(), crc)
-    return KnownAnswer(seed=_KNOWN_ANSWER_SEED, std=1.0, output_crc=crc)
-
-
-def _outputs(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) -> list[Array]:
-    return list(evaluate(graph, inputs, rounding, stored=True).values())

@@ -21,10 +21,12 @@ from npuabi.text import UNPRINTABLE
 __all__ = [
     "CHUNK_BYTES",
     "MAX_INTERFACES",
+    "MAX_SAMPLES",
     "MAX_SOURCES",
     "MAX_SYMBOL_BYTES",
     "MAX_TENSORS",
     "MAX_TOAS",
+    "SAMPLE_BYTES",
     "check_chunks",
     "check_limits",
     "check_program",
@@ -36,6 +38,9 @@ MAX_TENSORS = MAX_TOAS = 1 << 18
 MAX_SOURCES = 1 << 16
 MAX_INTERFACES = 1 << 10
 MAX_SYMBOL_BYTES = 1 << 24
+MAX_SAMPLES = 1 << 12
+SAMPLE_BYTES = 8
+"""A float32 number and its tolerance."""
 
 _WAITS = (
     (Unit.DMA_IN, ToaFlag.WAIT_DMA_IN),
@@ -101,6 +106,15 @@ def _counts(program: Program) -> None:
             ("bytes of symbols", len(program.symbols), MAX_SYMBOL_BYTES),
         )
     )
+
+
+def _samples(program: Program) -> None:
+    answer = program.known_answer
+    check_limits((("samples of the known answer", answer.samples, MAX_SAMPLES),))
+    end = answer.offset + answer.samples * SAMPLE_BYTES
+    if answer.samples and end > len(program.constants):
+        detail = f"the known answer ends at {end}, the constants at {len(program.constants)}"
+        raise AbiError(ErrorCode.BAD_INDEX, detail)
 
 
 def _names(program: Program) -> None:
@@ -175,4 +189,12 @@ def _waits(program: Program) -> None:
         issued[toa.unit] += 1
 
 
-_RULES: tuple[Callable[[Program], None], ...] = (_counts, _names, _indices, _shapes, _ring, _waits)
+_RULES: tuple[Callable[[Program], None], ...] = (
+    _counts,
+    _samples,
+    _names,
+    _indices,
+    _shapes,
+    _ring,
+    _waits,
+)

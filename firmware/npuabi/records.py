@@ -246,12 +246,18 @@ class StateEntry(Record):
 
 @record(size=32)
 class KnownAnswer(Record):
-    """Known-answer test: generated inputs must give outputs of this CRC."""
+    """Known-answer test: what the outputs of generated inputs must be.
+
+    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: sample i of
+    n is element i * total // n of all outputs one behind the other.
+    """
 
     seed: int = u64("seed of the documented generator; input i uses seed + i")
     std: float = f32("standard deviation of generated float inputs")
-    output_crc: int = u32("CRC-32 over all outputs, in interface order, dense row-major")
-    pad: bytes = reserved(16)
+    output_crc: int = u32("CRC-32 over all outputs, in interface order, dense row-major; floats: 0")
+    samples: int = u32("outputs that are held against numbers; 0: all, by the CRC")
+    offset: int = u32("where in the constants the samples lie: a float32 and its tolerance")
+    pad: bytes = reserved(8)
 
 
 RECORDS: tuple[type[Record], ...] = (

@@ -1,4 +1,8 @@
-"""The known-answer test: generated inputs must give the outputs that the compiler computed."""
+"""The known-answer test: generated inputs must give the outputs that the compiler computed.
+
+Programs of codes give every bit. Programs of floats give numbers within the tolerances that their
+blob holds beside the numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.checks import SAMPLE_BYTES
 from npuabi.enums import DType
 from npuabi.generator import codes, samples
 from npufw.boot import Image, Port
@@ -23,15 +28,29 @@ _FLOATS = (DType.F16, DType.F32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """CRC-32 of the outputs: what the compiler's reference gave, and what this run gave."""
+    """CRC-32 of the outputs: what the compiler's reference gave, and what this run gave.
+
+    Of floats ``samples`` outputs were compared, and ``worst`` is the largest difference in parts of
+    its tolerance.
+    """
 
     expected: int
     given: int
+    samples: int = 0
+    worst: float = 0.0
 
     @property
     def passed(self) -> bool:
-        """Whether every bit agrees."""
-        return self.expected == self.given
+        """Whether every bit agrees, or every sample lies within its tolerance."""
+        return self.worst <= 1 if self.samples else self.expected == self.given
+
+    @property
+    def text(self) -> str:
+        """What was found, in words."""
+        if self.samples:
+            return f"{self.samples} outputs, the worst is off by {self.worst:.2g} of its tolerance"
+        wanted = "" if self.passed else f", expected {self.expected:#010x}"
+        return f"outputs have CRC {self.given:#010x}{wanted}"
 
 
 def generated_inputs(image: Image) -> dict[str, NDArray[Any]]:
@@ -56,12 +75,30 @@ def selftest(engine: Engine) -> SelfTest:
     """Run the known-answer test on *engine*, from reset states; its own states are kept."""
     kept = engine.states
     engine.reset()
-    outputs = engine.run(generated_inputs(engine.image))
+    outputs = list(engine.run(generated_inputs(engine.image)).values())
     engine.states = kept
+    answer = engine.image.program.known_answer
     return SelfTest(
-        expected=engine.image.program.known_answer.output_crc,
-        given=output_crc(list(outputs.values())),
+        expected=answer.output_crc,
+        given=output_crc(outputs),
+        samples=answer.samples,
+        worst=_worst(outputs, engine.image) if answer.samples else 0.0,
     )
+
+
+def _worst(outputs: Sequence[NDArray[Any]], image: Image) -> float:
+    """Return the largest difference of a sample in parts of its tolerance."""
+    answer = image.program.known_answer
+    given = np.concatenate([array.reshape(-1).astype(np.float64) for array in outputs])
+    raw = image.program.constants[answer.offset :][: answer.samples * SAMPLE_BYTES]
+    table = np.frombuffer(raw, "<f4").reshape(-1, 2).astype(np.float64)
+    found = given[np.arange(answer.samples) * len(given) // answer.samples]
+    expected, tolerance = table.T
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    with np.errstate(all="ignore"):
+        parts = np.where(same, 0.0, np.abs(found - expected) / tolerance)
+    # What is no number is off by more than any tolerance.
+    return float(np.nan_to_num(parts, nan=np.inf).max())
 
 
 def _generated(port: Port, seed: int, std: float) -> NDArray[Any]:

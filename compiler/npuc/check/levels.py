@@ -107,8 +107,7 @@ def recompiled(made: Compiled, target: Target, level: int) -> Compiled:
     seen, before = _Seen(), made.compilation
     context = replace(made.context, target=target, level=level)
     refuse_unsupported(before.graph, target)
-    answer = before.program.known_answer
-    after = compile_quantised(before.graph, context, after=seen.after, answer=answer)
+    after = compile_quantised(before.graph, context, after=seen.after, answer=before.answer)
     return replace(made, compilation=after, context=context, planned=seen.planned[-1])
 
 

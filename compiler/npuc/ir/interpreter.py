@@ -21,6 +21,7 @@ from npuc.ir.types import TensorType
 __all__ = ["Stack", "evaluate"]
 
 Observer = Callable[[Value, Array], None]
+Alter = Callable[[Value, Array], Array]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +52,20 @@ def evaluate(
     states: dict[str, Array] | None = None,
     *,
     stored: bool = False,
+    alter: Alter | None = None,
 ) -> dict[str, Array]:
     """Return the outputs by name, in graph order.
 
     *inputs* holds one array an input, of its dims; float tensors are computed in float64. Of a
     *stored* graph, one that quantise has seen, each float result is then rounded to its element
-    type, as the device stores it, and the outputs have their types' dtypes. *states* holds one a
+    type, as the device stores it, and the outputs have their types' dtypes; *alter* is then called
+    with each and its array, and gives what takes its place. *states* holds one a
     state by name, read and then replaced; None, and a missing one, is the first value.
     *observe* is called with every value and its array, in order. With *stack* its values'
     arrays hold that many samples. Raises CompileError for inputs that do not fit and for constants
     that cannot be read.
     """
-    run = _Run(graph, observe, stack or Stack(), stored=stored)
+    run = _Run(graph, observe, stack or Stack(), stored=stored, alter=alter)
     _check_names(graph, inputs)
     for argument in graph.inputs:
         run.define(argument, run.input(argument, inputs[argument.name]))
@@ -80,10 +83,17 @@ class _Run:
     """The arrays that are alive, and how many reads each still waits for."""
 
     def __init__(
-        self, graph: Graph, observe: Observer | None, stack: Stack, *, stored: bool
+        self,
+        graph: Graph,
+        observe: Observer | None,
+        stack: Stack,
+        *,
+        stored: bool,
+        alter: Alter | None,
     ) -> None:
         self._graph = graph
         self._stored = stored
+        self._alter = alter
         self._stack = stack
         self.arrays: dict[Value, Array] = {}
         self._reads: dict[Value, int] = {}
@@ -121,7 +131,8 @@ class _Run:
         if not self._stored or not _is_float(value.tensor):
             return array
         with np.errstate(over="ignore"):
-            return array.astype(value.tensor.numpy).astype(np.float64)
+            rounded = array.astype(value.tensor.numpy).astype(np.float64)
+        return rounded if self._alter is None else self._alter(value, rounded)
 
     def input(self, argument: Value, array: Array) -> Array:
         """Return a checked input: float64 for float types, else the type's own dtype."""

@@ -116,7 +116,7 @@ def _build(tensor_count: int, toa_count: int, constant_bytes: int) -> Program:
         ),
         symbols=_SYMBOLS,
         states=(StateEntry(symbol=_AT["image"], tensor=0, initial=0),),
-        known_answer=KnownAnswer(seed=1, std=1.0, output_crc=0x12345678),
+        known_answer=KnownAnswer(seed=1, std=1.0, output_crc=0x12345678, samples=0, offset=0),
     )
 
 
