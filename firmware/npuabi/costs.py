@@ -23,6 +23,7 @@ from npuabi.target import Target
 
 __all__ = [
     "LANE_OPS",
+    "RATES",
     "RELAYOUT_ELEMENTS_PER_CYCLE",
     "STREAM_WORDS_PER_CYCLE",
     "WORD_BYTES",
@@ -75,7 +76,7 @@ INTERPOLATED_LANE_OPS = 4
 RELAYOUT_ELEMENTS_PER_CYCLE = 1
 """Elements a cycle of a copy that moves elements to other lanes or another layout."""
 
-_RATE: dict[Precision, int] = {
+RATES: dict[Precision, int] = {
     Precision.INT8: 1,
     Precision.INT16: 2,
     Precision.FP16: 2,
@@ -249,7 +250,7 @@ def _output_stationary(s: ConvShape, across: int, down: int, target: Target) -> 
     """16 pixels x 16 outputs a pass, one of K a cycle: a word of input and one of weights."""
     rows, columns = _ceil(s.pixels, LANES), _ceil(s.outputs, LANES)
     turns_rows, turns_columns = _ceil(rows, across), _ceil(columns, down)
-    cycles = turns_rows * turns_columns * s.terms * _RATE[s.precision]
+    cycles = turns_rows * turns_columns * s.terms * RATES[s.precision]
     inputs = rows * turns_columns * s.terms * s.input_bytes
     weights = turns_rows * columns * s.terms * s.weight_bytes
     return cycles, inputs, weights
@@ -266,7 +267,7 @@ def _weight_stationary(s: ConvShape, across: int, down: int, target: Target) -> 
     load = _ceil(LANES * s.weight_bytes, STREAM_WORDS_PER_CYCLE)
     pixels = _ceil(s.pixels, across)
     chunks = _ceil(pixels, chunk)
-    cycles = turns * max(pixels * _RATE[s.precision], chunks * load)
+    cycles = turns * max(pixels * RATES[s.precision], chunks * load)
     inputs = s.pixels * turns * s.input_bytes
     weights = chunks * tiles * columns * LANES * s.weight_bytes
     return cycles, inputs, weights
@@ -344,7 +345,7 @@ def _depthwise(toa: Toa, operands: Operands, target: Target) -> Cost:
     source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
     passes = _ceil(output.pixels, LANES) * _ceil(output.dims[1], LANES)
     taps = toa.kernel[0] * toa.kernel[1]
-    cycles = _ceil(passes, target.arrays) * taps * _RATE[toa.precision]
+    cycles = _ceil(passes, target.arrays) * taps * RATES[toa.precision]
     weights, parameters = _words(operands.weights), _words(operands.parameters)
     return Cost(cycles, (source.words, weights, parameters, 0, output.words))
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.costs import RATES
 from npuabi.cycles import Work, works_of
 from npuabi.enums import DType, Mode, Space, Unit
 from npuabi.geometry import Geometry
@@ -87,7 +88,7 @@ def summarise(program: Program, timeline: Timeline, target: Target) -> ProgramCo
         macs=macs,
         cycles=timeline.cycles,
         time_ms=timeline.cycles / (target.clock_mhz * 1000),
-        mac_utilisation=_utilisation(macs, timeline.cycles, target),
+        mac_utilisation=_utilisation(sum(map(_mac_cycles, works)), timeline.cycles, target),
         sram_peak_bytes=live_sram_bytes(toas, program.tensors, target),
         ddr_bytes=sum(work.ddr_bytes for work in works),
         arena_bytes=header.arena_bytes,
@@ -97,8 +98,14 @@ def summarise(program: Program, timeline: Timeline, target: Target) -> ProgramCo
     )
 
 
-def _utilisation(macs: int, cycles: int, target: Target) -> float:
-    return macs / (cycles * target.peak_macs_per_cycle) if cycles else 0.0
+def _mac_cycles(work: Work) -> int:
+    """Return what the arrays would take for *work* at one product a cycle of int8."""
+    return work.macs * RATES[work.precision]
+
+
+def _utilisation(mac_cycles: int, cycles: int, target: Target) -> float:
+    """Return products over those of the peak; each precision has a peak of its own."""
+    return mac_cycles / (cycles * target.peak_macs_per_cycle) if cycles else 0.0
 
 
 @dataclass(slots=True)
@@ -106,6 +113,7 @@ class _Tally:
     """What the TOAs of one op add up to, in cycles."""
 
     cycles: int = 0
+    mac_cycles: int = 0
     compute: int = 0
     memory: int = 0
     issue: int = 0
@@ -143,6 +151,7 @@ def _layers(
 
 def _count(tally: _Tally, toa: Toa, work: Work, slot: Slot, target: Target) -> None:
     tally.issue += target.fetch_cycles
+    tally.mac_cycles += _mac_cycles(work)
     if toa.unit in _DMA:
         tally.memory += slot.end - slot.start
     else:
@@ -160,7 +169,7 @@ def _layer(program: Program, source: SourceEntry, tally: _Tally, target: Target)
         op=symbol_at(program.symbols, source.kind),
         macs=source.macs,
         cycles=tally.cycles,
-        mac_utilisation=_utilisation(source.macs, tally.cycles, target),
+        mac_utilisation=_utilisation(tally.mac_cycles, tally.cycles, target),
         dataflow=_dataflow(list(tally.modes or ())),
         bound=tally.bound(),
     )

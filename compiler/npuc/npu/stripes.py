@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+from npuabi.costs import RATES
 from npuabi.enums import Layout, Space
 from npuabi.geometry import LANES, dense_strides
+from npuabi.precision import register_of
 from npuabi.target import Target
 from npuc.ir.core import Value
 from npuc.ir.types import Buffer, Place, TensorType
@@ -178,10 +180,11 @@ class Cutter:
         elements = whole(task.output).elements
         kh, kw = task.attributes["kernel"]
         terms = int(max(kh * kw, 1))
+        source = task.inputs[0].tensor
         if isinstance(task, Conv | MatMul):
-            depth = task.inputs[0].tensor.dims[1]
-            return elements * terms * depth / self._target.peak_macs_per_cycle
-        return elements * terms / self._target.vector_lanes
+            rate = RATES[register_of(task.UNIT, [source.dtype, None, None, None, None])]
+            return elements * terms * source.dims[1] * rate / self._target.peak_macs_per_cycle
+        return elements * terms * source.dtype.size / self._target.vector_lanes
 
     def _narrow_cuts(self, task: Task) -> Iterator[Cut]:
         """Cuts in columns, and for convolutions in K: what is tried when rows do not fit."""

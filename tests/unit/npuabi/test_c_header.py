@@ -17,6 +17,7 @@ from npuabi.enums import Section
 from npuabi.records import (
     RECORDS,
     FileHeader,
+    FloatParams,
     OpParams,
     SectionEntry,
     TableHeader,
@@ -52,6 +53,7 @@ int main(int argc, char **argv) {
     print_TensorDescriptor(records);
     print_Toa(records + head->tensor_count * sizeof(struct npu_tensor_descriptor));
     print_OpParams(blob + section(NPU_SECTION_CONSTANTS)->offset);
+    print_FloatParams(blob + section(NPU_SECTION_CONSTANTS)->offset + 64);
     print_Interface(blob + section(NPU_SECTION_INTERFACE)->offset);
     print_SourceEntry(blob + section(NPU_SECTION_SOURCE_MAP)->offset);
     print_StateEntry(blob + section(NPU_SECTION_STATES)->offset);
@@ -133,7 +135,8 @@ def test_a_c_program_reads_every_field_of_every_record_as_python_does(
 
 
 def with_parameters(program: Program) -> Program:
-    constants = OpParams(**_PARAMETERS).encode()
+    floats = FloatParams(low=-0.5, high=6.0, inner_low=-1.0, inner_high=1e30)
+    constants = OpParams(**_PARAMETERS).encode() + floats.encode()
     header = replace(program.header, constant_bytes=len(constants), macs=(1 << 63) + 5)
     return replace(program, header=header, constants=constants)
 
@@ -148,7 +151,8 @@ def decoded(raw: bytes) -> list[Record]:
     places = {
         "TensorDescriptor": table[128:192],
         "Toa": table[128 + 64 * header.tensor_count :][:64],
-        "OpParams": bytes(parts[Section.CONSTANTS].content),
+        "OpParams": bytes(parts[Section.CONSTANTS].content[:64]),
+        "FloatParams": bytes(parts[Section.CONSTANTS].content[64:]),
         "Interface": bytes(parts[Section.INTERFACE].content),
         "SourceEntry": bytes(parts[Section.SOURCE_MAP].content),
         "StateEntry": bytes(parts[Section.STATES].content),
