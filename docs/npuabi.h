@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x48a0f52faca1015d)
+#define NPU_SCHEMA_HASH UINT64_C(0x23e2d653687f7419)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -363,12 +363,18 @@ struct npu_state_entry {
     uint8_t pad[20]; /* zero */
 };
 
-/* Known-answer test: generated inputs must give outputs of this CRC. */
+/* Known-answer test: what the outputs of generated inputs must be.
+
+    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: sample i of
+    n is element i * total // n of all outputs one behind the other.
+     */
 struct npu_known_answer {
     uint64_t seed; /* seed of the documented generator; input i uses seed + i */
     float std; /* standard deviation of generated float inputs */
-    uint32_t output_crc; /* CRC-32 over all outputs, in interface order, dense row-major */
-    uint8_t pad[16]; /* zero */
+    uint32_t output_crc; /* CRC-32 over all outputs, in interface order, dense row-major; floats: 0 */
+    uint32_t samples; /* outputs that are held against numbers; 0: all, by the CRC */
+    uint32_t offset; /* where in the constants the samples lie: a float32 and its tolerance */
+    uint8_t pad[8]; /* zero */
 };
 
 #pragma pack(pop)
@@ -506,6 +512,8 @@ _Static_assert(sizeof(struct npu_known_answer) == 32, "KnownAnswer");
 _Static_assert(offsetof(struct npu_known_answer, seed) == 0, "KnownAnswer.seed");
 _Static_assert(offsetof(struct npu_known_answer, std) == 8, "KnownAnswer.std");
 _Static_assert(offsetof(struct npu_known_answer, output_crc) == 12, "KnownAnswer.output_crc");
-_Static_assert(offsetof(struct npu_known_answer, pad) == 16, "KnownAnswer.pad");
+_Static_assert(offsetof(struct npu_known_answer, samples) == 16, "KnownAnswer.samples");
+_Static_assert(offsetof(struct npu_known_answer, offset) == 20, "KnownAnswer.offset");
+_Static_assert(offsetof(struct npu_known_answer, pad) == 24, "KnownAnswer.pad");
 
 #endif
