@@ -117,6 +117,17 @@ def bias_tensor(bias: Array, x: Quant, weights: Quant) -> Tensor:
 @FUSED
 @pytest.mark.parametrize("case", CONVS)
 def test_conv2d(case: tuple[int, int, int, int, int, str], fused: str, seed: int) -> None:
+    compare_conv2d(case, fused, seed, (18, 17))
+
+
+def test_c27_a_convolution_of_80_by_80_by_8_equals_the_reference_kernels() -> None:
+    compare_conv2d((8, 8, 3, 1, 1, "SAME"), "none", 0, (80, 80))
+
+
+def compare_conv2d(
+    case: tuple[int, int, int, int, int, str], fused: str, seed: int, size: tuple[int, int]
+) -> None:
+    """Hold reference and emulator against LiteRT's reference kernel, every output."""
     inputs, outputs, kernel, stride, dilation, padding = case
     rng = np.random.default_rng(seed)
     enum, clamp = ACTIVATIONS[fused]
@@ -126,7 +137,7 @@ def test_conv2d(case: tuple[int, int, int, int, int, str], fused: str, seed: int
         "auto_pad": AUTO_PAD[padding],
         "clamp": clamp,
     }
-    x = activation("x", (1, inputs, 18, 17), parameters(rng, 0.01, 0.2))
+    x = activation("x", (1, inputs, *size), parameters(rng, 0.01, 0.2))
     weights = codes(rng, (outputs, inputs, kernel, kernel))
     scales = channel_scales(rng, outputs, per_channel=seed != 3)
     bias = rng.integers(-20000, 20000, outputs).astype(np.int32)

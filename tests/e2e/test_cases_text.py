@@ -1,0 +1,79 @@
+"""Known cases typed as graph text and run on the emulated firmware; numbers as in test_cases.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npuabi.target import load_target
+from npuc.driver import Compilation, Options, compile_graph
+from npuc.frontend.text import parse_text
+from npuc.ir.core import Array
+from npufw.boot import boot
+from npufw.engine import Engine
+
+MODES = ["double", "single", "even"]
+
+
+def compiled(text: str, **options: Any) -> Compilation:
+    return compile_graph(parse_text(text), Options(**options))
+
+
+def run(made: Compilation, **inputs: Array) -> Array:
+    return next(iter(Engine(boot(made.blob, load_target("edge"))).run(inputs).values()))
+
+
+def test_c04_softmax_without_an_axis_runs_along_the_last() -> None:
+    text = """graph @s(%x: tensor<2x3x4xf32>) {
+  %y = softmax(%x)
+  return %y
+}"""
+    x = np.zeros((2, 3, 4), np.float32)
+    given = run(compiled(text, calibrate={"x": x}), x=x)
+    np.testing.assert_allclose(given, 0.25, atol=1 / 256)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("coordinates", ["align_corners", "half_pixel", "asymmetric"])
+@pytest.mark.parametrize(("row", "sizes"), [([0.0, 1.0], 4), ([0.0, 0.4, 1.0], 7)])
+def test_c22_linear_resize_on_codes_is_within_one_step_of_the_real_one(
+    row: list[float], sizes: int, coordinates: str, mode: str
+) -> None:
+    text = f"""graph @r(%x: tensor<1x1x1x{len(row)}xf32>) {{
+  %y = resize(%x) {{mode = "linear", coordinate_transformation_mode = "{coordinates}", \
+sizes = [1, 1, 1, {sizes}]}}
+  return %y
+}}"""
+    x = np.array(row, np.float32).reshape(1, 1, 1, -1)
+    exact = run(compiled(text, precision="fp32"), x=x)
+    on_codes = run(compiled(text, calibrate={"x": x}, rounding=mode), x=x)
+    # One step of the result, and half a step of the quantised input.
+    assert np.abs(on_codes - exact).max() <= 1.5 / 255
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_c25_scales_follow_their_axis_when_weights_are_transposed(mode: str) -> None:
+    text = """graph @t(%x: tensor<1x2x1x1xf32>) {
+  %q = const dense([[[[100]], [[10]], [[1]]], [[[100]], [[10]], [[1]]]]) \
+: tensor<2x3x1x1xi8, q<axis = 0, scale = [0.01, 0.1], zp = [0, 0]>>
+  %w = dequantize(%q)
+  %t = transpose(%w) {perm = [1, 0, 2, 3]}
+  %y = conv2d(%x, %t)
+  return %y
+}"""
+    x = np.array([1.0, 2.0], np.float32).reshape(1, 2, 1, 1)
+    wanted = np.array([100, 10, 1]) * (0.01 * 1 + 0.1 * 2)
+    given = run(compiled(text, calibrate={"x": x}, rounding=mode), x=x)
+    np.testing.assert_allclose(given.ravel(), wanted, atol=wanted.max() / 127)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_c42_float16_is_rounded_and_not_cut(mode: str) -> None:
+    text = """graph @q(%x: tensor<2xf16>) {
+  %y = quantize(%x) {scale = 0.0999756, zero_point = 0}
+  return %y
+}"""
+    x = np.array([0.050018, -0.050018], np.float16)
+    assert run(compiled(text, rounding=mode), x=x).tolist() == [1, -1]
