@@ -3,7 +3,8 @@
 ``python -m tools.check_models [--short] [MODEL ...]``. For each model and precision the quantised
 graph's reference is computed once; then each -O level and target must give its numbers, tensor by
 tensor, from the tasks (L3) and from the blob (L4). --short leaves out models of 50 million MACs and
-more, and most pairs of level and target. A target that a model does not fit is said so.
+more, the float precisions, and most pairs of level and target. A target that a model does not fit
+is said so.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from tools.bench import sums
 __all__ = [
     "ALL",
     "MOST_MACS",
-    "PRECISIONS",
     "SHORT",
     "Finding",
     "Pair",
@@ -38,23 +38,21 @@ __all__ = [
 ]
 
 MODELS = Path(__file__).parents[1] / "models"
-PRECISIONS = ("int8",)
 MOST_MACS = 50_000_000
 """MACs below which a model is checked in the short form."""
 
 Pair = tuple[str, int]
 """A target and an -O level."""
 
-ALL: tuple[Pair, ...] = tuple(
+_PAIRS = tuple(
     (target, level) for target in ("edge", "edge-quad", "tiny") for level in (2, 0, 1, 3)
 )
+ALL: dict[str, tuple[Pair, ...]] = dict.fromkeys(("int8", "int16", "fp16", "fp32"), _PAIRS)
 SHORT: dict[str, tuple[Pair, ...]] = {
     "int8": (("edge", 2), ("edge", 0), ("edge", 1), ("edge", 3), ("edge-quad", 2), ("tiny", 2)),
     "int16": (("edge", 2), ("tiny", 0)),
-    "fp16": (("edge", 2),),
-    "fp32": (("tiny", 2),),
 }
-"""The first pair computes the reference; levels and targets change no number."""
+"""By precision. The first pair computes the reference; levels and targets change no number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +117,8 @@ def main() -> int:
     for path in models(MOST_MACS if chosen.short else None):
         if chosen.models and path.stem not in chosen.models:
             continue
-        for precision in PRECISIONS:
+        for precision, pairs in (SHORT if chosen.short else ALL).items():
             start = time.monotonic()
-            pairs = SHORT[precision] if chosen.short else ALL
             for finding in check_model(path, precision, pairs):
                 print(f"{finding} ({time.monotonic() - start:.1f} s)", flush=True)
                 start = time.monotonic()

@@ -117,6 +117,29 @@ def test_a_wrong_task_parts_from_the_reference_and_the_blob_with_it() -> None:
     assert all(row.l4 is None or row.l4.same for row in found.rows)
 
 
+def with_another_weight(program: Program) -> Program:
+    """Let the sign of one number among the constants flip: of a float16 weight."""
+    toa = next(t for t in program.toas if t.opcode is Opcode.DMA_IN and t.op == 4)
+    tensor = program.tensors[toa.tensors[0]]
+    at = tensor.base + tensor.extent - 25 * 2 * 16
+    constants = bytearray(program.constants)
+    constants[at + 1] ^= 0x80
+    return replace(program, constants=bytes(constants))
+
+
+def test_float_ops_keep_their_bound_and_a_wrong_weight_exceeds_it() -> None:
+    sound = report(compiled(DIGITS, Options(precision="fp16")))
+    shares = {row.name: row.of_bound for row in sound.rows if row.of_bound is not None}
+    assert sound.agrees
+    assert {"r1", "r2", "joined", "r4", "r5", "logits"} <= shares.keys()
+    assert 0 < max(shares.values()) <= 1
+    assert all(row.l4 is None or row.l4.same for row in sound.rows)
+    wrong = report(broken(with_another_weight, tasks=True, precision="fp16"))
+    (parting,) = wrong.partings
+    assert (parting.level, parting.op) == ("L3", "conv2d")
+    assert max(row.of_bound or 0 for row in wrong.rows) > 10
+
+
 def test_levels_that_part_end_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     made = broken(with_a_wrong_clamp, tasks=True)
     monkeypatch.setattr(npuc.check.command, "compiled", lambda *_, **__: made)

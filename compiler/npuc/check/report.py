@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from npuc.check.compare import Difference, Mismatch, compare, first_mismatch, source_names
+from npuc.check.compare import Difference, compare, source_names
 from npuc.check.levels import Levels, values_of
-from npuc.ir.core import Array, Graph, Value
+from npuc.check.partings import Parting, partings_of
+from npuc.ir.core import Graph, Value
 from npuc.ops.quantised import is_quantised
 
-__all__ = ["Fused", "Parting", "Report", "Row", "report_of", "tensors_json"]
+__all__ = ["Fused", "Report", "Row", "report_of", "tensors_json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One tensor of the quantised graph; a level that says nothing about it is None.
 
-    ``source`` names the value of the source graph that it stands for.
+    ``source`` names the value of the source graph that it stands for. ``of_bound`` is the largest
+    error of the op at L3, given its operands there, as a share of its bound; None for codes.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Row:
     l2: Difference | None
     l3: Difference | None
     l4: Difference | None
+    of_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +44,6 @@ class Fused:
     op: str
     line: int
     into: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
-    """The first op where a level parts from the one above it."""
-
-    level: str
-    above: str
-    name: str
-    op: str
-    place: str
-    first: Mismatch
-    elements: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +66,15 @@ def report_of(levels: Levels) -> Report:
     """Return what the numbers of all levels say."""
     graph = levels.compilation.graph
     names = source_names(graph, levels.l1, levels.made.context.stored)
-    rows = [_row(value, levels, names.get(value)) for value in values_of(graph)]
-    partings = (
-        _parting(levels, "L3", "L2", levels.l2, levels.l3),
-        _parting(levels, "L4", "L3", levels.l3, levels.l4),
-    )
+    partings = partings_of(levels)
+    rows = [
+        replace(_row(value, levels, names.get(value)), of_bound=partings.of_bound.get(value))
+        for value in values_of(graph)
+    ]
     return Report(
         rows=tuple(rows),
         fused=tuple(_fused(levels.graph, set(names.values()))),
-        partings=tuple(found for found in partings if found is not None),
+        partings=partings.found,
         stopped=levels.stopped,
         has_float=bool(levels.l1),
     )
@@ -104,28 +94,6 @@ def _row(value: Value, levels: Levels, source: str | None) -> Row:
         l3=None if l3 is None else compare(tensor, l2, l3),
         l4=None if l3 is None or l4 is None else compare(tensor, l3, l4),
     )
-
-
-def _parting(
-    levels: Levels,
-    level: str,
-    above: str,
-    expected: Mapping[Value, Array],
-    got: Mapping[Value, Array],
-) -> Parting | None:
-    for value, array in got.items():
-        found = first_mismatch(expected[value].astype(array.dtype), array)
-        if found is not None and value.owner is not None and is_quantised(value):
-            return Parting(
-                level=level,
-                above=above,
-                name=value.name,
-                op=value.owner.NAME,
-                place=str(value.owner.location),
-                first=found,
-                elements=array.size,
-            )
-    return None
 
 
 def _fused(graph: Graph, stored: set[str]) -> Iterator[Fused]:

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from npuc.check.compare import Difference
-from npuc.check.report import Parting, Report, Row
+from npuc.check.partings import Parting
+from npuc.check.report import Report, Row
 
 __all__ = ["print_report"]
 
@@ -38,8 +39,9 @@ def print_report(report: Report, file: IO[str] | None = None) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, side in _COLUMNS:
         table.add_column(title, justify="right" if side == "right" else "left", no_wrap=True)
+    alone = any(row.of_bound is not None for row in report.rows)
     for row in _shown(report):
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, alone=alone))
     with console.capture() as capture:
         console.print(table)
         for line in _lines(report):
@@ -57,10 +59,15 @@ def _shown(report: Report) -> list[Row]:
     return [r for r in report.rows if id(r) in kept]
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _cells(row: Row, *, alone: bool) -> Iterator[str]:
+    """Yield a row; *alone* says that ops were judged on the operands that they had."""
     yield from (row.name, row.op, str(row.line), row.type)
     yield from _errors(row.l2)
-    yield from (_level(row.l3), _level(row.l4))
+    if row.of_bound is not None:
+        yield f"{row.of_bound:.0%} of bound"
+    else:
+        yield "exact" if alone and row.l3 is not None else _level(row.l3)
+    yield _level(row.l4)
 
 
 def _errors(found: Difference | None) -> tuple[str, ...]:
@@ -91,9 +98,22 @@ def _lines(report: Report) -> Iterator[str]:
     if report.stopped is not None:
         yield f"L4 stopped: {report.stopped}"
     if report.agrees:
-        checked = [row for row in report.rows if row.l4 is not None]
-        count = sum(row.elements for row in checked)
-        yield f"L2, L3 and L4 agree bit for bit: {len(checked)} tensors, {count:,} elements"
+        yield from _agreement(report)
+
+
+def _agreement(report: Report) -> Iterator[str]:
+    checked = [row for row in report.rows if row.l4 is not None]
+    what = f"{len(checked)} tensors, {sum(row.elements for row in checked):,} elements"
+    bounded = [row for row in checked if row.of_bound is not None]
+    if not bounded:
+        yield f"L2, L3 and L4 agree bit for bit: {what}"
+        return
+    yield f"L3 and L4 agree bit for bit: {what}"
+    worst = max(bounded, key=lambda row: row.of_bound or 0.0)
+    yield (
+        f"{len(bounded)} float ops, each on the operands it had, are within 4 * K * 2^-24 * "
+        f"sum|x*w| of L2 before they are rounded; the most is {worst.of_bound:.0%}, %{worst.name}"
+    )
 
 
 def _fused(report: Report) -> list[str]:
