@@ -1,6 +1,7 @@
 """How far one level's numbers are from those of the level above, and which tensors belong together.
 
-Errors are in real units: codes are dequantised first. SQNR is 10 log10 of the signal's power over
+Errors are in real units: codes are dequantised first. Elements that are no finite numbers at the
+level above, as the log of a negative one, are left out of them. SQNR is 10 log10 of the signal's power over
 the error's, infinite where there is no error.
 """
 
@@ -51,11 +52,12 @@ class Mismatch:
 def compare(tensor: TensorType, expected: Array, got: Array) -> Difference:
     """Return how *got* differs from *expected*: real numbers, or both of *tensor*'s own kind."""
     upper, lower = real(tensor, expected), real(tensor, got)
-    error = np.abs(lower - upper)
+    known = np.isfinite(upper)
+    error = np.abs(lower[known] - upper[known])
     off = None
     if tensor.quant is not None and got.dtype.kind == "i":
-        codes = _codes(tensor, tensor.quant, expected)
-        steps = np.abs(got.astype(np.int64) - codes)
+        codes = _codes(tensor, tensor.quant, np.where(known, expected, 0))
+        steps = np.abs(got.astype(np.int64) - codes)[known]
         off = (int((steps == 0).sum()), int((steps == 1).sum()), int((steps > 1).sum()))
     return Difference(
         largest=float(error.max(initial=0.0)),
@@ -66,9 +68,13 @@ def compare(tensor: TensorType, expected: Array, got: Array) -> Difference:
 
 
 def sqnr_db(signal: Array, approximation: Array) -> float:
-    """Return the ratio of signal to error in decibel; infinite without error."""
-    noise = float(np.square(approximation - signal).sum())
-    power = float(np.square(signal).sum())
+    """Return the ratio of signal to error in decibel, infinite without error.
+
+    Where the signal is no finite number there is none.
+    """
+    known = np.isfinite(signal)
+    noise = float(np.square(approximation[known] - signal[known]).sum())
+    power = float(np.square(signal[known]).sum())
     if not noise:
         return math.inf
     return 10 * math.log10(power / noise) if power else -math.inf

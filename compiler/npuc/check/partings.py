@@ -108,7 +108,8 @@ def _judged(
 def _share(exact: Array, got: Array, bound: Array) -> tuple[float, Array]:
     """Return the largest share of the bound that errors have, and where it is exceeded."""
     with np.errstate(invalid="ignore"):
-        error = np.where(got == exact, 0.0, np.abs(got - exact))
+        same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+        error = np.where(same, 0.0, np.abs(got - exact))
     # An infinity that the bound allows is what the type makes of a number beyond it.
     allowed = ~np.isfinite(got) & (np.abs(exact) + bound >= np.finfo(np.float16).max)
     share = np.where(allowed, 0.0, error / bound)
