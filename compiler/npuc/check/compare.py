@@ -1,8 +1,8 @@
 """How far one level's numbers are from those of the level above, and which tensors belong together.
 
 Errors are in real units: codes are dequantised first. Elements that are no finite numbers at the
-level above, as the log of a negative one, are left out of them. SQNR is 10 log10 of the signal's power over
-the error's, infinite where there is no error.
+level above, as the log of a negative one, are left out of them. SQNR is 10 log10 of the signal's
+power over the error's, infinite where there is no error.
 """
 
 from __future__ import annotations

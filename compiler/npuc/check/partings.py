@@ -101,7 +101,7 @@ def _judged(
                 yield value, first_mismatch(exact.astype(got.dtype), got)
             continue
         bound = bound_of(op, operands, exact)
-        shares[value], beyond = _share(exact, got.astype(np.float64), bound)
+        shares[value], beyond = _share(exact, got, bound)
         yield value, first_mismatch(np.where(beyond, exact, got), got)
 
 
@@ -109,10 +109,10 @@ def _share(exact: Array, got: Array, bound: Array) -> tuple[float, Array]:
     """Return the largest share of the bound that errors have, and where it is exceeded."""
     with np.errstate(invalid="ignore"):
         same = (got == exact) | (np.isnan(got) & np.isnan(exact))
-        error = np.where(same, 0.0, np.abs(got - exact))
-    # An infinity that the bound allows is what the type makes of a number beyond it.
-    allowed = ~np.isfinite(got) & (np.abs(exact) + bound >= np.finfo(np.float16).max)
-    share = np.where(allowed, 0.0, error / bound)
+        # An infinity is what the type makes of a number beyond its largest.
+        same |= np.isinf(got) & (np.abs(exact) + bound >= np.finfo(got.dtype).max)
+        error = np.where(same, 0.0, np.abs(got.astype(np.float64) - exact))
+        share = np.where(same, 0.0, error / bound)
     worst = float(share.max(initial=0.0))
     return worst, ~(share <= 1.0)
 
