@@ -90,7 +90,8 @@ def _nudge() -> Callable[[Value, Array], Array]:
         number = taken.setdefault(value, _NUDGE_SEED + len(taken))
         signs = codes(number, array.size, DType.I8).reshape(array.shape) & 1
         stored = array.astype(value.tensor.numpy)
-        step = np.spacing(np.abs(stored)).astype(np.float64) * _STEPS[value.tensor.dtype]
+        with np.errstate(invalid="ignore"):  # of infinities, which stay as they are
+            step = np.spacing(np.abs(stored)).astype(np.float64) * _STEPS[value.tensor.dtype]
         return np.where(np.isfinite(array), array + np.where(signs, step, -step), array)
 
     return alter
