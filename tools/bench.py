@@ -35,7 +35,7 @@ __all__ = ["Row", "main", "measure", "sums"]
 
 MODELS = Path(__file__).parents[1] / "models"
 NAMES = (
-    *("digits", "autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8"),
+    *("digits", "autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8", "transformer"),
     *("mobilenet_v2", "mobilenet_v1", "resnet18", "resnet50"),
 )
 ROUNDS = 5
@@ -87,7 +87,7 @@ class Sums:
 
 
 def sums(graph: Graph) -> list[Sums]:
-    """Return the matrix products of all convolutions and dense ops, in order."""
+    """Return the matrix products of all convolutions, dense ops and matmuls, in order."""
     return [_SUMS[op.NAME](op) for op in graph.ops if op.NAME in _SUMS]
 
 
@@ -104,11 +104,35 @@ def _conv_sums(op: Op) -> Sums:
 
 
 def _dense_sums(op: Op) -> Sums:
-    batch, outputs = op.result.tensor.dims
-    return Sums(groups=1, rows=batch, depth=op.inputs[1].tensor.dims[1], columns=outputs)
+    *rows, outputs = op.result.tensor.dims
+    depth = op.inputs[1].tensor.dims[1]
+    return Sums(groups=1, rows=math.prod(rows), depth=depth, columns=outputs)
 
 
-_SUMS: dict[str, Callable[[Op], Sums]] = {"conv2d": _conv_sums, "dense": _dense_sums}
+def _matmul_sums(op: Op) -> Sums:
+    *stack, rows, columns = op.result.tensor.dims
+    depth = op.inputs[0].tensor.dims[-1]
+    return Sums(groups=math.prod(stack), rows=rows, depth=depth, columns=columns)
+
+
+def _transposed_sums(op: Op) -> Sums:
+    batch, channels, *pixels = op.inputs[0].tensor.dims
+    _, *window = op.inputs[1].tensor.dims
+    groups = op.attributes["group"]
+    return Sums(
+        groups=groups,
+        rows=batch * math.prod(pixels),
+        depth=channels // groups,
+        columns=math.prod(window),
+    )
+
+
+_SUMS: dict[str, Callable[[Op], Sums]] = {
+    "conv2d": _conv_sums,
+    "conv_transpose2d": _transposed_sums,
+    "dense": _dense_sums,
+    "matmul": _matmul_sums,
+}
 
 
 def measure(name: str) -> list[Row]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["GraphText", "tensor"]
 
-Attribute = int | float | Sequence[int]
+Attribute = int | float | str | Sequence[float]
 
 
 def tensor(*dims: int) -> str:
@@ -63,4 +63,6 @@ class GraphText:
 def _attribute(value: Attribute) -> str:
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, str):
+        return f'"{value}"'
     return f"[{', '.join(map(str, value))}]"

@@ -26,26 +26,39 @@ NODES = {
     "clip": "Clip",
     "concat": "Concat",
     "conv2d": "Conv",
+    "conv_transpose2d": "ConvTranspose",
     "dense": "Gemm",
     "expand": "Expand",
     "flatten": "Flatten",
+    "gelu": "Gelu",
     "global_avg_pool": "GlobalAveragePool",
     "identity": "Identity",
+    "layer_norm": "LayerNormalization",
+    "matmul": "MatMul",
     "max_pool2d": "MaxPool",
     "relu": "Relu",
+    "relu6": "Clip",
     "reshape": "Reshape",
+    "resize": "Resize",
     "softmax": "Softmax",
     "split": "Split",
+    "transpose": "Transpose",
 }
 AS_OPERANDS: dict[str, tuple[tuple[str, type[np.generic]], ...]] = {
     "clip": (("min", np.float32), ("max", np.float32)),
     "expand": (("shape", np.int64),),
+    "relu6": (("min", np.float32), ("max", np.float32)),
     "reshape": (("shape", np.int64),),
+    "resize": (("roi", np.float32), ("scales", np.float32), ("sizes", np.int64)),
     "split": (("split", np.int64),),
 }
 """Attributes of ours that ONNX takes as operands, in order, after the tensors."""
 
-EXTRA: dict[str, Mapping[str, int]] = {"dense": {"transB": 1}}
+EXTRA: dict[str, Mapping[str, float]] = {"dense": {"transB": 1}, "relu6": {"min": 0.0, "max": 6.0}}
+"""Attributes that the ONNX op needs and ours does not have."""
+
+OURS = {"resize": ("litert_scale",)}
+"""Attributes that change integer arithmetic only."""
 
 
 def to_onnx(graph: Graph) -> Any:
@@ -81,19 +94,33 @@ class _Exporter:
             return
         if op.NAME not in NODES:
             raise ValueError(f"{op.NAME} has no float ONNX op: export the graph as it was parsed")
+        if op.NAME == "dense" and op.inputs[0].tensor.rank != 2:
+            self._dense_rows(op)
+            return
         moved = AS_OPERANDS.get(op.NAME, ())
+        attributes = {**op.attributes, **EXTRA.get(op.NAME, {})}
         operands = ["" if v is None else v.name for v in op.operands]
-        operands += [self._operand(op, name, dtype) for name, dtype in moved]
+        operands += [self._operand(op, name, attributes.get(name), dtype) for name, dtype in moved]
         while operands and not operands[-1]:
             operands.pop()
-        names = {name for name, _ in moved}
-        attributes = {k: v for k, v in op.attributes.items() if v is not None and k not in names}
+        left_out = {name for name, _ in moved} | set(OURS.get(op.NAME, ()))
+        kept = {k: v for k, v in attributes.items() if v is not None and k not in left_out}
         results = [value.name for value in op.results]
-        attributes |= EXTRA.get(op.NAME, {})
-        self.nodes.append(helper.make_node(NODES[op.NAME], operands, results, **attributes))
+        self.nodes.append(helper.make_node(NODES[op.NAME], operands, results, **kept))
 
-    def _operand(self, op: Op, name: str, dtype: type[np.generic]) -> str:
-        value = op.attributes[name]
+    def _dense_rows(self, op: Op) -> None:
+        """Add a dense layer on rows of rank 3, which Gemm does not take, as MatMul and Add."""
+        from onnx import helper
+
+        rows, weights, *bias = (value.name for value in op.inputs)
+        name = op.result.name
+        turned, product = f"{name}.weights", f"{name}.product" if bias else name
+        self.nodes.append(helper.make_node("Transpose", [weights], [turned], perm=[1, 0]))
+        self.nodes.append(helper.make_node("MatMul", [rows, turned], [product]))
+        if bias:
+            self.nodes.append(helper.make_node("Add", [product, *bias], [name]))
+
+    def _operand(self, op: Op, name: str, value: Any, dtype: type[np.generic]) -> str:
         if value is None:
             return ""
         constant = f"{op.results[0].name}.{name}"

@@ -13,6 +13,7 @@ from tools.networks.mobilenet import mobilenet_v1, mobilenet_v1_025_96, mobilene
 from tools.networks.resnet import resnet8, resnet18, resnet50
 from tools.networks.samples import SAMPLES
 from tools.networks.tiny import autoencoder, ds_cnn
+from tools.networks.transformer import transformer
 
 __all__ = ["NETWORKS", "SAMPLES"]
 
@@ -26,5 +27,6 @@ NETWORKS: dict[str, Callable[[], str]] = {
     "resnet18": resnet18,
     "resnet50": resnet50,
     "resnet8": resnet8,
+    "transformer": transformer,
 }
 """What returns the text of ``models/NAME.txt``."""

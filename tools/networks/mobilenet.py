@@ -41,7 +41,7 @@ V2_STACKS = (
 class MobileNet(Network):
     """A network of depthwise and 1x1 convolutions, each with batch norm."""
 
-    six = True  # activations end at 6
+    activation = "relu6"
 
     def activated(
         self, name: str, x: str, shape: tuple[int, ...], stride: int, pads: Pads, *, group: int = 1
@@ -49,9 +49,7 @@ class MobileNet(Network):
         """Add convolution, norm and activation."""
         y = self.conv(name, x, shape, stride, pads, group=group)
         y = self.norm(f"{name}_n", y, shape[0])
-        if self.six:
-            return self.op(f"{name}_r", "clip", y, min=0.0, max=6.0)
-        return self.op(f"{name}_r", "relu", y)
+        return self.op(f"{name}_r", self.activation, y)
 
     def depthwise(self, name: str, x: str, channels: int, stride: int) -> str:
         """Add a 3x3 convolution of each channel with itself."""
@@ -75,7 +73,7 @@ class MobileNet(Network):
 class PlainMobileNet(MobileNet):
     """As MLPerf Tiny has it: activations without an upper end."""
 
-    six = False
+    activation = "relu"
 
 
 class MobileNet2(MobileNet):

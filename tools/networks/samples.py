@@ -32,6 +32,12 @@ def features(seed: int, count: int, height: int, width: int) -> NDArray[np.float
     return np.asarray(_smooth(drawn, count, 1, (height, width)) * 4 - 2, np.float32)
 
 
+def tokens(seed: int, count: int, length: int, width: int) -> NDArray[np.float32]:
+    """Return seeded tokens, (count, length, width) float32 of deviation 1, multiples of 1/8."""
+    drawn = samples(seed, count * length * width).astype(np.float64)
+    return np.asarray(np.rint(drawn * 8) / 8, np.float32).reshape(count, length, width)
+
+
 def _smooth(
     drawn: NDArray[np.float32], count: int, channels: int, size: tuple[int, int]
 ) -> NDArray[np.float32]:
@@ -56,6 +62,7 @@ SAMPLES: dict[str, Callable[[], Samples]] = {
     "ds_cnn_calib": lambda: {"mfcc": features(4, 16, 49, 10)},
     "images_96_calib": lambda: {"image": images(6, 8, 96)},
     "images_224_calib": lambda: {"image": images(3, 4, 224)},
+    "transformer_calib": lambda: {"tokens": tokens(8, 8, 32, 64)},
     "resnet8_calib": lambda: {"image": images(2, 16, 32)},
 }
 """What returns the arrays of ``models/NAME.npz``."""
