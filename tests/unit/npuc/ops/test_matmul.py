@@ -30,7 +30,9 @@ def quantised(a: tuple[int, ...], b: tuple[int, ...], *quants: Quant) -> MatMul:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("case", FLOAT_CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", FLOAT_CASES, ids=lambda op: "x".join(map(str, op.result.tensor.shape))
+)
 def test_codes_equal_the_loop(case: MatMul, mode: Rounding) -> None:
     rng = np.random.default_rng(1)
     qa, qb, qy = (Quant.per_tensor(s, z) for s, z in ((0.031, -7), (0.017, 90), (0.06, 3)))
