@@ -56,6 +56,20 @@ graph @g(%x: tensor<1x16x20x20xf32>) {{
   %p = avg_pool2d(%x) {{kernel_shape = [1, 2], strides = [4, 6], ceil_mode = 1}}
   return %y, %p
 }}""",
+    "padded rows that are cut into others": """
+graph @g(%x: tensor<3x1x17x16xf32>) {
+  %y = reshape(%x) {shape = [3, 1, 16, 17]}
+  %m = matmul(%x, %y)
+  return %m, %y
+}""",
+    "half the channels of two images, reshaped": """
+graph @g(%x: tensor<2x32x4x6xf32>) {
+  %r = relu(%x)
+  %a, %b = split(%r) {axis = 1, split = [16, 16]}
+  %y = reshape(%b) {shape = [2, 16, 6, 4]}
+  %z = max_pool2d(%y) {kernel_shape = [2, 2]}
+  return %z, %a
+}""",
     "three images that are flattened": f"""
 graph @g(%x: tensor<3x19x4x5xf32>) {{
   {_KERNEL} : tensor<7x380xf32>

@@ -378,7 +378,9 @@ def lower_reshape(builder: Builder, op: Op, x: Value, result: Value) -> None:
         builder.alias(result, source)
     else:
         base, offset = root_of(source)
-        seen = replace(wanted, place=buffer_type(base).place, lane=buffer_type(source).lane)
+        old = buffer_type(source)
+        strides = (*old.strides[:2], *wanted.strides[2:])
+        seen = replace(wanted, strides=strides, place=buffer_type(base).place, lane=old.lane)
         view = View([base], {"offset": offset}, result_types=[seen])
         builder.alias(result, builder.graph.append(view).result)
     return None
@@ -392,7 +394,7 @@ def _same_memory(source: Value, result: Value, builder: Builder) -> bool:
     if old.tensor.dims == new.tensor.dims:
         return True
     same_channels = old.tensor.dims[:2] == new.tensor.dims[:2]
-    dense = old.strides[2] == old.tensor.dims[3] * old.strides[3]
+    dense = all(b.strides[2] == b.tensor.dims[3] * b.strides[3] for b in (old, new))
     return same_channels and dense and _plane(old) == _plane(new)
 
 
