@@ -203,6 +203,27 @@ def _window(maker: _Maker, *, most: int = 5) -> dict[str, Any]:
     return made
 
 
+def _line(maker: _Maker) -> None:
+    """A convolution or pool of one axis."""
+    x = maker.value(3)
+    if x is None:
+        return
+    made: dict[str, Any] = {
+        "strides": (maker.pick(1, 1, 2, 3),),
+        "dilations": (maker.pick(1, 1, 2, 3),),
+        "pads": (maker.pick(*_EDGES), maker.pick(*_EDGES)),
+    }
+    kind = maker.pick("conv1d", "max_pool1d", "avg_pool1d")
+    if kind != "conv1d":
+        maker.append(kind, [x], kernel_shape=(maker.between(1, 5),), **made)
+        return
+    channels, outputs = x.tensor.dims[1], maker.pick(*_CHANNELS)
+    shape = (outputs, channels, maker.between(1, 5))
+    weights = maker.constant(*shape, std=1 / math.sqrt(math.prod(shape[1:])))
+    if maker.append(kind, [x, weights, maker.constant(outputs)], **made):
+        _follow(maker)
+
+
 def _conv(maker: _Maker) -> None:
     x = maker.value(4)
     if x is None:
@@ -475,6 +496,8 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _conv,
     _conv,
     _conv,
+    _line,
+    _line,
     _norm,
     _activation,
     _function,

@@ -28,13 +28,13 @@ __all__ = ["Answer", "answer_of"]
 _SEED = 20_260_101
 _NUDGE_SEED = 7
 _MOST_SAMPLES = 256
-_MARGIN = 16
+_MARGIN = 8
 """Times what the outputs were seen to move by."""
 
 _STEPS = {DType.F16: 1, DType.F32: 4}
 """Units in the last place by which a float is moved; fp16 is rounded from exacter sums."""
 
-_FLOOR = {DType.F16: 2.0**-9, DType.F32: 2.0**-20}
+_FLOOR = {DType.F16: 2.0**-11, DType.F32: 2.0**-22}
 """The least tolerance, in parts of an output's largest number."""
 
 _ALIGNMENT = 64
@@ -89,10 +89,10 @@ def _nudge() -> Callable[[Value, Array], Array]:
     def alter(value: Value, array: Array) -> Array:
         number = taken.setdefault(value, _NUDGE_SEED + len(taken))
         signs = codes(number, array.size, DType.I8).reshape(array.shape) & 1
-        stored = array.astype(value.tensor.numpy)
-        with np.errstate(invalid="ignore"):  # of infinities, which stay as they are
-            step = np.spacing(np.abs(stored)).astype(np.float64) * _STEPS[value.tensor.dtype]
-        return np.where(np.isfinite(array), array + np.where(signs, step, -step), array)
+        finite = np.isfinite(array)
+        stored = np.where(finite, array, 0).astype(value.tensor.numpy)
+        step = np.spacing(np.abs(stored)).astype(np.float64) * _STEPS[value.tensor.dtype]
+        return np.where(finite, array + np.where(signs, step, -step), array)
 
     return alter
 

@@ -6,11 +6,13 @@ Adding an op is one file and one line here: ``import X as X`` is how a name is p
 from npuc.ir.const import Const as Const
 from npuc.ops.abs import Abs as Abs
 from npuc.ops.add import Add as Add
+from npuc.ops.avg_pool1d import AvgPool1d as AvgPool1d
 from npuc.ops.avg_pool2d import AvgPool2d as AvgPool2d
 from npuc.ops.batch_norm import BatchNorm as BatchNorm
 from npuc.ops.cast import Cast as Cast
 from npuc.ops.clip import Clip as Clip
 from npuc.ops.concat import Concat as Concat
+from npuc.ops.conv1d import Conv1d as Conv1d
 from npuc.ops.conv2d import Conv2d as Conv2d
 from npuc.ops.dense import Dense as Dense
 from npuc.ops.depth_to_space import DepthToSpace as DepthToSpace
@@ -31,6 +33,7 @@ from npuc.ops.layer_norm import LayerNorm as LayerNorm
 from npuc.ops.leaky_relu import LeakyRelu as LeakyRelu
 from npuc.ops.log import Log as Log
 from npuc.ops.matmul import MatMul as MatMul
+from npuc.ops.max_pool1d import MaxPool1d as MaxPool1d
 from npuc.ops.max_pool2d import MaxPool2d as MaxPool2d
 from npuc.ops.mish import Mish as Mish
 from npuc.ops.neg import Neg as Neg

@@ -18,6 +18,9 @@ __all__ = [
     "AUTO_PAD",
     "CEIL_MODE",
     "DILATIONS",
+    "LINE_DILATIONS",
+    "LINE_PADS",
+    "LINE_STRIDES",
     "PADS",
     "STRIDES",
     "Shape",
@@ -26,6 +29,7 @@ __all__ = [
     "device_axis",
     "flag",
     "normalise_axis",
+    "plane",
     "pool_shape",
     "product",
     "require_rank",
@@ -44,21 +48,25 @@ CEIL_MODE = attr("1 rounds the result size up, 0 down", AttrKind.INT, default=0)
 DILATIONS = attr("rows and columns between taps", AttrKind.INTS, default=(1, 1))
 PADS = attr("rows and columns added: top, left, bottom, right", AttrKind.INTS, default=(0, 0, 0, 0))
 STRIDES = attr("rows and columns moved a step", AttrKind.INTS, default=(1, 1))
+LINE_DILATIONS = attr("elements between taps", AttrKind.INTS, default=(1,))
+LINE_PADS = attr("elements added: begin, end", AttrKind.INTS, default=(0, 0))
+LINE_STRIDES = attr("elements moved a step", AttrKind.INTS, default=(1,))
 
 
 def window_of(op: Op, kernel: Sequence[int], size: Sequence[int | None]) -> Window:
-    """Return the window of a convolution or pool over *size* = (height, width).
+    """Return the window of a convolution or pool over *size* = (height, width), or (width,).
 
-    Pads that auto_pad derives from a dynamic dim come out as 0.
+    Pads that auto_pad derives from a dynamic dim come out as 0. A line is a plane of one row.
     """
-    read = op.attributes
+    read, count = op.attributes, len(size)
     window = Window(
-        kernel=_pair("kernel_shape", kernel, 1),
-        strides=_pair("strides", read["strides"], 1),
-        dilations=_pair("dilations", read["dilations"], 1),
-        pads=_four(read["pads"]),
+        kernel=_pair("kernel_shape", kernel, count),
+        strides=_pair("strides", read["strides"], count),
+        dilations=_pair("dilations", read["dilations"], count),
+        pads=_four(read["pads"], count),
         ceil=flag("ceil_mode", read.get("ceil_mode", 0)),
     )
+    size = plane((None, None, *size))
     resolved = replace(window, pads=_resolve(read["auto_pad"], window, size))
     if read["auto_pad"] == "VALID":
         _check_valid_ceil(resolved, size)
@@ -100,16 +108,24 @@ def _same(window: Window, axis: int, size: int | None, *, upper: bool) -> tuple[
     return (small, large) if upper else (large, small)
 
 
-def _pair(name: str, values: Sequence[int], least: int) -> tuple[int, int]:
-    if len(values) != 2 or min(values) < least:
-        raise ValueError(f"{name} is two numbers of at least {least}, got {list(values)}")
-    return int(values[0]), int(values[1])
+def plane(shape: Sequence[int | None]) -> Shape:
+    """Return the rows and columns of (N, C, H, W), or of (N, C, W), which has one row."""
+    return (1, shape[2]) if len(shape) == 3 else (shape[2], shape[3])
 
 
-def _four(values: Sequence[int]) -> tuple[int, int, int, int]:
-    if len(values) != 4 or min(values) < 0:
-        text = "pads is [top, left, bottom, right], none negative"
-        raise ValueError(f"{text}, got {list(values)}")
+def _pair(name: str, values: Sequence[int], count: int) -> tuple[int, int]:
+    if len(values) != count or min(values) < 1:
+        words = "two numbers" if count == 2 else "one number"
+        raise ValueError(f"{name} is {words} of at least 1, got {list(values)}")
+    return (int(values[0]) if count == 2 else 1), int(values[-1])
+
+
+def _four(values: Sequence[int], count: int) -> tuple[int, int, int, int]:
+    if len(values) != 2 * count or min(values) < 0:
+        words = "[top, left, bottom, right]" if count == 2 else "[begin, end]"
+        raise ValueError(f"pads is {words}, none negative, got {list(values)}")
+    if count == 1:
+        return 0, int(values[0]), 0, int(values[1])
     top, left, bottom, right = map(int, values)
     return top, left, bottom, right
 
@@ -235,19 +251,20 @@ def _complete(
     return tuple(dims)
 
 
-def pool_shape(shape: Shape, find: Callable[[], Window]) -> Shape:
-    """Return (N, C, OH, OW) of a pool over *shape*; *find* gives the window once the rank is known.
+def pool_shape(shape: Shape, sides: Sequence[str], find: Callable[[], Window]) -> Shape:
+    """Return (N, C, OH, OW) of a pool over *shape*, whose dims behind N and C are *sides*.
 
-    Refuses a window that does not fit, and one that would lie wholly in padding.
+    *find* gives the window once the rank is known. Refuses a window that does not fit, and one that
+    would lie wholly in padding.
     """
-    require_rank("input", shape, 4, "N, C, H, W")
-    window = find()
-    size = window.output(shape[2], shape[3])
+    require_rank("input", shape, 2 + len(sides), ", ".join(("N", "C", *sides)))
+    window, extents = find(), plane(shape)
+    size = window.output(*extents)
     if any(d is not None and d < 1 for d in size):
         raise ValueError(f"kernel {text(window.kernel)} does not fit input {text(shape)}")
     for axis in (0, 1):
-        extent = shape[2 + axis]
+        extent = extents[axis]
         if extent is not None and not window.taps(axis, extent, padded=False).all():
             pads = f"pads {list(window.pads)} and kernel {text(window.kernel)}"
             raise ValueError(f"{pads} leave a window without any input: make the pads smaller")
-    return (shape[0], shape[1], *size)
+    return (*shape[:2], *size[-len(sides) :])

@@ -18,7 +18,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
-from npuc.ops.conv2d import Conv2d
+from npuc.ops.convolution import Convolution
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused, real_constant, sharing
@@ -71,7 +71,7 @@ def _obstacle(graph: Graph, norm: Op) -> str | None:
     """Return why *norm* cannot go into the weights before it; None when it can."""
     x = norm.inputs[0]
     producer = x.owner
-    if not isinstance(producer, (Conv2d, Dense)):
+    if not isinstance(producer, (Convolution, Dense)):
         return f"%{x.name} comes from {'an input' if producer is None else producer.NAME}"
     if producer.attributes["clamp"] is not None or x.tensor.quant is not None:
         return f"%{x.name} is clamped or frozen before it"

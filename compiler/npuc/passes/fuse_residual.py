@@ -15,7 +15,7 @@ from typing import ClassVar
 from npuabi.enums import Rounding
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.add import Add
-from npuc.ops.conv2d import Conv2d
+from npuc.ops.convolution import Convolution
 from npuc.ops.quantised import is_quantised
 from npuc.passes.context import PassContext
 from npuc.passes.edit import sharing
@@ -48,7 +48,7 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
     inputs = add.inputs[:1] if ordered else add.inputs
     obstacles = [_obstacle(graph, add, v) for v in inputs]
     found = [v.owner for v, why in zip(inputs, obstacles, strict=True) if why is None]
-    convs = [op for op in found if isinstance(op, Conv2d)]
+    convs = [op for op in found if isinstance(op, Convolution)]
     if not convs:
         reasons = "; ".join(dict.fromkeys(filter(None, obstacles)))
         context.decide(add.result.name, f"not fused into a conv2d before it: {reasons}")
@@ -57,7 +57,7 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
     (residual,) = (v for v in add.inputs if v is not conv.result)
     quant = conv.result.tensor.quant
     inner = {} if quant is None else {"inner_scale": quant.scale, "inner_zp": quant.zero_point}
-    fused = Conv2d(
+    fused = type(conv)(
         [conv.operands[0], conv.operands[1], conv.bias, residual],
         {
             **conv.attributes,
@@ -81,7 +81,7 @@ def _fuse(graph: Graph, add: Op, order: dict[Op, int], context: PassContext) -> 
 def _obstacle(graph: Graph, add: Op, value: Value) -> str | None:
     """Return why the op that gives *value* cannot add the other operand; None when it can."""
     conv = value.owner
-    if not isinstance(conv, Conv2d):
+    if not isinstance(conv, Convolution):
         return f"%{value.name} comes from {'an input' if conv is None else conv.NAME}"
     # The depthwise mode of the arrays has no residual stream.
     if conv.residual is not None or conv.group != 1:

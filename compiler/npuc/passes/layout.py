@@ -24,7 +24,7 @@ from npuc.diagnostics import Location
 from npuc.ir.const import Const
 from npuc.ir.core import Graph, Op, Value
 from npuc.ops.cast import Cast
-from npuc.ops.conv2d import Conv2d
+from npuc.ops.convolution import Convolution
 from npuc.ops.dequantize import Dequantize
 from npuc.ops.quantize import Quantize
 from npuc.ops.to_layout import ToLayout
@@ -106,14 +106,14 @@ def _layout_of(graph: Graph, value: Value) -> Layout:
 
 def _reads_plainly(value: Value) -> bool:
     """Whether *value* is a narrow image that convolutions read with K packed over the taps."""
-    if not isinstance(value.owner, (Quantize, ToLayout, Cast)) or value.tensor.rank != 4:
+    if not isinstance(value.owner, (Quantize, ToLayout, Cast)) or value.tensor.rank < 3:
         return False
     narrow = value.tensor.dims[1] < LANES
     return narrow and bool(value.users) and all(_plain_reader(op, value) for op in value.users)
 
 
 def _plain_reader(op: Op, value: Value) -> bool:
-    return isinstance(op, Conv2d) and op.group == 1 and op.residual is not value
+    return isinstance(op, Convolution) and op.group == 1 and op.residual is not value
 
 
 def _is_activation(value: Value) -> bool:

@@ -31,6 +31,11 @@ _EXACT_TERMS = 1023
 
 
 def _run(step: Step, arrays: Arrays) -> NDArray[Any] | None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _product(step, arrays)
+
+
+def _product(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     rows = pixels(arrays.input, step.input)
     columns = pixels(arrays.residual, step.operand("residual"))
     params = head(arrays.parameters, step.where)
