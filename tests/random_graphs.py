@@ -8,7 +8,7 @@ its text alone (``Case.text``) builds it again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -35,8 +35,11 @@ _MOST_WEIGHTS = 12000
 _CHANNELS = (1, 2, 3, 6, 8, 15, 16, 17, 20, 24, 31, 32, 33)
 FUNCTIONS = [cls for _, cls in sorted(REGISTRY.items()) if issubclass(cls, Unary)]
 """Ops of one tensor, element by element: each is as likely as the others."""
-_GROWING = frozenset({"div", "exp", "pow", "reciprocal", "rsqrt", "square"})
-"""Ops that might leave float32 on what other ops made: they read inputs and shares only."""
+_GROWING: dict[str, Callable[[Iterable[bool]], bool]] = {
+    **dict.fromkeys(("div", "exp", "pow", "reciprocal", "rsqrt", "square"), all),
+    "mul": any,
+}
+"""Ops that might leave float32 on what other ops made: how many operands must be modest."""
 _EDGES = (0, 0, 0, 1, 1, 2, 3, 4)
 
 
@@ -101,6 +104,11 @@ class _Maker:
             return None
         return able[max(self.between(0, len(able) - 1), self.between(0, len(able) - 1))]
 
+    def modest(self) -> Value | None:
+        """Return a value that no op can have made large."""
+        able = [v for v in self.values if _modest(v)]
+        return self.random.choice(able) if able else None
+
     def fresh(self) -> str:
         """Return a name that is new."""
         self._count += 1
@@ -140,7 +148,7 @@ class _Maker:
         if min(sizes) < 1 or max(sizes) > _MOST_ELEMENTS or _refused(made):
             made.operands = []
             return False
-        if name in _GROWING and not all(map(_modest, made.activations)):
+        if name in _GROWING and not _GROWING[name](map(_modest, made.activations)):
             made.operands = []
             return False
         for result in made.results:
@@ -257,7 +265,7 @@ def _follow(maker: _Maker) -> None:
         y = maker.values[-1]
     same = [v for v in maker.values if v.tensor.shape == y.tensor.shape]
     if len(same) > 1 and maker.between(0, 1):
-        maker.append("add", [y, maker.random.choice(same)])
+        maker.append(maker.pick("add", "add", "sub"), [y, maker.random.choice(same)])
         if maker.between(0, 1):
             _activation_of(maker, maker.values[-1])
 
@@ -295,27 +303,38 @@ def _activation(maker: _Maker) -> None:
 
 def _function(maker: _Maker) -> None:
     """A function of one tensor, with the attributes of one of its examples."""
-    x = maker.value()
+    cls = maker.pick(*FUNCTIONS)
+    x = maker.modest() if cls.NAME in _GROWING else maker.value()
     if x is not None:
-        cls = maker.pick(*FUNCTIONS)
         maker.append(cls.NAME, [x], **maker.pick(*cls.VARIANTS))
 
 
-def _add(maker: _Maker) -> None:
-    x = maker.value()
+def _pair(maker: _Maker) -> None:
+    """A function of two tensors, or of three."""
+    name = maker.pick("add", "add", "add", "sub", "mul", "div", "div", "min", "max")
+    x = maker.modest() if name == "div" else maker.value()
     if x is None:
         return
     how = maker.between(0, 3)
     if how == 0:
-        maker.append("add", [x, x])
+        maker.append(name, [x, x])
     elif how == 1:
         shape = [maker.pick(d, 1) for d in x.tensor.dims]
         drop = maker.between(0, len(shape) - 1)
         operands = [x, maker.constant(*shape[drop:])]
-        maker.append("add", operands[:: maker.pick(1, -1)])
+        maker.append(name, operands[:: maker.pick(1, -1)])
     else:
-        able = [v for v in maker.values if _broadcasts(v, x)]
-        maker.append("add", [x, maker.random.choice(able)])
+        able = [v for v in maker.values if _broadcasts(v, x) and (name != "div" or _modest(v))]
+        more = [maker.random.choice(able) for _ in range(1 + (name in ("min", "max")))]
+        maker.append(name, [x, *more[: maker.between(1, 2)]])
+
+
+def _prelu(maker: _Maker) -> None:
+    x = maker.value()
+    if x is not None:
+        shape = [maker.pick(d, 1) for d in x.tensor.dims]
+        drop = maker.between(0, len(shape) - 1)
+        maker.append("prelu", [x, maker.constant(*shape[drop:])])
 
 
 def _broadcasts(a: Value, b: Value) -> bool:
@@ -502,8 +521,11 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _activation,
     _function,
     _function,
-    _add,
-    _add,
+    _function,
+    _function,
+    _pair,
+    _pair,
+    _prelu,
     _pool,
     _pool,
     _global_pool,

@@ -25,8 +25,13 @@ __all__ = [
     "quotient_scale",
     "signed_multiplier",
     "sloped",
+    "sub_fields",
     "subtracted",
 ]
+
+
+_HEADROOM = {DType.I8: 20, DType.I16: 15}
+"""Bits that SUB's operands are shifted left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +81,32 @@ def multiplied(
     return _held(_scaled(x * y, scale, rounding), target, dtype)
 
 
+def sub_fields(scales: tuple[float, float], target: float, dtype: DType) -> dict[str, int]:
+    """Return the multipliers of a SUB task, named as OpParams names them."""
+    common = 2.0 * max(scales)
+    headroom = _HEADROOM[dtype]
+    reals = {
+        "input": scales[0] / common,
+        "residual": scales[1] / common,
+        "output": common / ((1 << headroom) * target),
+    }
+    fields = {"left_shift": headroom}
+    for name, real in reals.items():
+        fields[f"{name}_multiplier"], fields[f"{name}_shift"] = signed_multiplier(real)
+    return fields
+
+
 def subtracted(
     x: Array, y: Array, scales: tuple[float, float], target: Quant, dtype: DType, rounding: Rounding
 ) -> Array:
-    """Return SUB: ADD's three multipliers, the second operand's subtracted."""
-    found = fixedpoint.add_parameters(*scales, target.scale, rounding)
-    headroom = 20 if dtype is DType.I8 else 15
-    output = fixedpoint.quantize_multiplier(2.0 * max(scales) / ((1 << headroom) * target.scale))
-    left = fixedpoint.requantise(x << headroom, found.input_multiplier, found.input_shift, rounding)
-    right = fixedpoint.requantise(
-        y << headroom, found.residual_multiplier, found.residual_shift, rounding
+    """Return SUB: both over twice the larger scale, with headroom, the difference back."""
+    common, headroom = 2.0 * max(scales), _HEADROOM[dtype]
+    left, right = (
+        _scaled(values << headroom, scale / common, rounding)
+        for values, scale in zip((x, y), scales, strict=True)
     )
-    return _held(fixedpoint.requantise(left - right, *output, rounding), target, dtype)
+    back = common / ((1 << headroom) * target.scale)
+    return _held(_scaled(left - right, back, rounding), target, dtype)
 
 
 def quotient_scale(a: Quant, b: Quant, target: Quant) -> float:

@@ -430,7 +430,7 @@ def quantize_codes(x: Array, quant: Quant, dtype: np.dtype[Any], rounding: Round
     # Far beyond every code, and finite: rounding an infinity has no meaning.
     bounded = np.clip(steps.astype(np.float64), -(2.0**40), 2.0**40)
     whole = np.rint(bounded) if even else round_half_away(bounded)
-    codes: Array = np.clip(whole + points, limits.min, limits.max).astype(dtype)
+    codes = np.asarray(np.clip(whole + points, limits.min, limits.max), dtype)
     return codes
 
 

@@ -87,7 +87,8 @@ class OperandField:
     """Declaration of one operand: optional, or variadic (then the last one).
 
     A ``parameter`` (weights, bias, gamma) is a constant that belongs to the op: it gets no range
-    and no layout, as activations do.
+    and no layout, as activations do. One that is ``codes`` is stored as int8 codes, per tensor,
+    beside activations that are codes; others stay as they are.
     """
 
     name: str
@@ -95,6 +96,7 @@ class OperandField:
     optional: bool = False
     variadic: bool = False
     parameter: bool = False
+    codes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,12 @@ class AttrField:
 
 
 def operand(
-    doc: str, *, optional: bool = False, variadic: bool = False, parameter: bool = False
+    doc: str,
+    *,
+    optional: bool = False,
+    variadic: bool = False,
+    parameter: bool = False,
+    codes: bool = False,
 ) -> Any:
     """Declare a tensor operand (``Value``, ``Value | None`` or ``Sequence[Value]``)."""
     return {
@@ -117,6 +124,7 @@ def operand(
         "optional": optional,
         "variadic": variadic,
         "parameter": parameter,
+        "codes": codes,
     }
 
 
@@ -206,8 +214,12 @@ class Op:
         return [
             value
             for index, value in enumerate(self._operands)
-            if value is not None and not self.OPERANDS[min(index, len(self.OPERANDS) - 1)].parameter
+            if value is not None and not self.field(index).parameter
         ]
+
+    def field(self, index: int) -> OperandField:
+        """Return the declaration of the operand at *index*."""
+        return self.OPERANDS[min(index, len(self.OPERANDS) - 1)]
 
     @property
     def result(self) -> Value:

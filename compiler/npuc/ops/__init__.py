@@ -17,6 +17,7 @@ from npuc.ops.conv2d import Conv2d as Conv2d
 from npuc.ops.dense import Dense as Dense
 from npuc.ops.depth_to_space import DepthToSpace as DepthToSpace
 from npuc.ops.dequantize import Dequantize as Dequantize
+from npuc.ops.div import Div as Div
 from npuc.ops.elu import Elu as Elu
 from npuc.ops.exp import Exp as Exp
 from npuc.ops.expand import Expand as Expand
@@ -33,12 +34,16 @@ from npuc.ops.layer_norm import LayerNorm as LayerNorm
 from npuc.ops.leaky_relu import LeakyRelu as LeakyRelu
 from npuc.ops.log import Log as Log
 from npuc.ops.matmul import MatMul as MatMul
+from npuc.ops.max import Max as Max
 from npuc.ops.max_pool1d import MaxPool1d as MaxPool1d
 from npuc.ops.max_pool2d import MaxPool2d as MaxPool2d
+from npuc.ops.min import Min as Min
 from npuc.ops.mish import Mish as Mish
+from npuc.ops.mul import Mul as Mul
 from npuc.ops.neg import Neg as Neg
 from npuc.ops.pad import Pad as Pad
 from npuc.ops.pow import Pow as Pow
+from npuc.ops.prelu import Prelu as Prelu
 from npuc.ops.quantize import Quantize as Quantize
 from npuc.ops.reciprocal import Reciprocal as Reciprocal
 from npuc.ops.relu import Relu as Relu
@@ -55,6 +60,7 @@ from npuc.ops.split import Split as Split
 from npuc.ops.sqrt import Sqrt as Sqrt
 from npuc.ops.square import Square as Square
 from npuc.ops.squeeze import Squeeze as Squeeze
+from npuc.ops.sub import Sub as Sub
 from npuc.ops.swish import Swish as Swish
 from npuc.ops.tanh import Tanh as Tanh
 from npuc.ops.tile import Tile as Tile

@@ -127,9 +127,16 @@ class _Rewriter:
         return True
 
     def _twins_of(self, op: Op, dtype: DType) -> list[Value | None]:
-        """Return the stored operands; parameters and integers stay as they are."""
-        read = {v for v in op.activations if not is_quantised(v)}
-        return [self._twins.get(op, v, dtype) if v in read else v for v in op.operands]
+        """Return the stored operands; integers stay as they are, and most parameters."""
+        return [self._stored(op, index, v, dtype) for index, v in enumerate(op.operands)]
+
+    def _stored(self, op: Op, index: int, value: Value | None, dtype: DType) -> Value | None:
+        field = op.field(index)
+        if value is None or is_quantised(value):
+            return value
+        if field.codes and dtype in CODES:
+            return self._twins.parameter(op, value)
+        return value if field.parameter else self._twins.get(op, value, dtype)
 
     def _alike(self, op: Op, operands: list[Value | None], dtype: DType) -> list[Value | None]:
         """Return codes in the parameters of the result."""

@@ -19,7 +19,7 @@ from npuc.ops.quantised import CODES, REAL
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, real_constant
-from npuc.passes.parameters import wide_quant
+from npuc.passes.parameters import activation_quant, wide_quant
 from npuc.reference import quantize_codes
 
 __all__ = ["Twins", "quant_of_float", "stored_type"]
@@ -104,6 +104,19 @@ class Twins:
             before=op,
             location=op.location,
         )
+
+    def parameter(self, op: Op, value: Value) -> Value:
+        """Return the constant *value*, a parameter of *op*, as int8 codes put before the op.
+
+        Parameters that its type carries are kept; else they hold its smallest and largest number.
+        """
+        array = real_constant(value)
+        if array is None:
+            raise op.error(f"%{value.name} must be a constant, the NPU stores it with the op")
+        quant = value.tensor.quant or activation_quant(array.min(), array.max())
+        wanted = value.tensor.with_quant(DType.I8, quant)
+        codes = quantize_codes(array, quant, wanted.numpy, self._context.rounding)
+        return self.constant(op, value, codes, wanted)
 
     def _constant(self, op: Op, value: Value, array: Array, wanted: TensorType) -> Value:
         if value.tensor == wanted:
