@@ -5,6 +5,7 @@ What does not fit together is refused by the op, and then not added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ __all__ = ["MOVES", "Maker"]
 class Maker(Protocol):
     """What a kind needs of the generator of graphs."""
 
+    values: list[Value]
+
     def pick(self, *choices: Any) -> Any:
         """Return one of *choices*."""
 
@@ -25,6 +28,9 @@ class Maker(Protocol):
 
     def value(self, *ranks: int) -> Value | None:
         """Return an existing float value of one of these ranks."""
+
+    def constant(self, *shape: int, mean: float = 0.0, std: float = 0.5) -> Value:
+        """Add a constant of generated numbers."""
 
     def append(self, name: str, operands: Sequence[Value | None], **attributes: Any) -> bool:
         """Add an op; False when it is refused."""
@@ -106,6 +112,34 @@ def _resize(maker: Maker, x: Value) -> None:
     maker.append("resize", [x], **attributes)
 
 
+def _conv_transpose(maker: Maker, x: Value) -> None:
+    channels = x.tensor.dims[1]
+    group = maker.pick(1, 1, 1, channels, maker.pick(*_divisors(channels)))
+    outputs = maker.pick(1, 2, 3) if group > 1 else maker.pick(1, 3, 8, 16, 19)
+    kernel = (maker.pick(1, 2, 2, 3, 4), maker.pick(1, 2, 2, 3, 4))
+    shape = (channels, outputs, *kernel)
+    if math.prod(shape) > 6000 or outputs * group > 40:
+        return
+    operands: list[Value | None] = [x, maker.constant(*shape, std=1 / math.sqrt(channels))]
+    if maker.between(0, 1):
+        operands.append(maker.constant(outputs * group))
+    strides = (maker.pick(1, 2, 2, 3), maker.pick(1, 2, 2, 3))
+    attributes: dict[str, Any] = {"group": group, "strides": strides}
+    attributes["dilations"] = (maker.pick(1, 1, 2, 3), maker.pick(1, 1, 2, 3))
+    how = maker.between(0, 2)
+    if how == 0:
+        attributes["auto_pad"] = maker.pick("SAME_UPPER", "SAME_LOWER", "VALID")
+    elif how == 1:
+        attributes["pads"] = tuple(maker.pick(0, 0, 1, 2) for _ in range(4))
+        attributes["output_padding"] = tuple(maker.between(0, s - 1) for s in strides)
+    if maker.append("conv_transpose2d", operands, **attributes) and maker.between(0, 2) == 2:
+        maker.append("relu", [maker.values[-1]])
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
 def _of(kind: Callable[[Maker, Value], None], *ranks: int) -> Callable[[Maker], None]:
     """Return a kind that picks its operand."""
 
@@ -128,5 +162,6 @@ MOVES: tuple[Callable[[Maker], None], ...] = (
     _of(_blocks, 4),
     _of(_resize, 3, 4),
     _of(_resize, 4),
+    _of(_conv_transpose, 4),
 )
 """Each adds at most one op."""

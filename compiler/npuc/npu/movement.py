@@ -7,6 +7,7 @@ stands for the fill value. Invariant: codes are copied as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,12 +17,12 @@ from npuc.ir.core import Array, Op, Value
 from npuc.ir.types import Buffer
 from npuc.npu.builder import Builder, op_params
 from npuc.npu.lowering import lower_copy, lower_reshape
-from npuc.npu.regions import whole
+from npuc.npu.regions import root_of, whole
 from npuc.npu.tables import NOWHERE, Table, pack_tables
-from npuc.npu.tasks import DepthToSpace, Remap, Resize, SpaceToDepth, Transpose, buffer_type
+from npuc.npu.tasks import DepthToSpace, Remap, Resize, SpaceToDepth, Transpose, View, buffer_type
 from npuc.resampling import Taps
 
-__all__ = ["lower_blocks", "lower_remap", "lower_resize", "lower_transpose"]
+__all__ = ["lower_blocks", "lower_remap", "lower_resize", "lower_transpose", "strided"]
 
 Tables = Mapping[int, Sequence[int]]
 """Positions by axis of the operand; an axis that is missing stays as it is."""
@@ -147,3 +148,20 @@ def _weighted(dim: int, taps: Taps) -> Table:
     whole = taps.weights.dtype.kind == "i"
     words = taps.weights.astype("<i4") if whole else taps.weights.astype("<f4").view("<i4")
     return Table(dim, taps.positions.astype(np.int32), words)
+
+
+def strided(
+    builder: Builder,
+    value: Value,
+    first: tuple[int, int],
+    steps: tuple[int, ...],
+    counts: tuple[int, int],
+) -> Value:
+    """Return a view of *counts* rows and columns of a buffer, from *first* on, *steps* apart."""
+    buffer, (root, offset) = buffer_type(value), root_of(value)
+    n, c, h, w = buffer.strides
+    at = offset + first[0] * h + first[1] * w
+    tensor = buffer.tensor.with_shape((*buffer.tensor.dims[:2], *counts))
+    seen = replace(buffer, tensor=tensor, strides=(n, c, h * steps[0], w * steps[1]))
+    view = View([root], {"offset": at}, result_types=[seen])
+    return builder.graph.append(view).result

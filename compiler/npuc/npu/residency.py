@@ -121,15 +121,18 @@ def _touches(tasks: Sequence[Task]) -> dict[Value, list[int]]:
 
 def _pinned(tasks: Sequence[Task]) -> set[Value]:
     """Return the roots that some task writes in part of a brick: DMA moves whole bricks."""
-    pinned = set()
-    for task in tasks:
-        buffer = buffer_type(task.output)
-        root = root_of(task.output)[0]
-        ends_inside = buffer.lane + buffer.tensor.dims[1]
-        inside = root is not task.output and ends_inside % LANES
-        if buffer.tensor.layout is Layout.NCHW16C and (buffer.lane or inside):
-            pinned.add(root)
-    return pinned
+    return {root_of(t.output)[0] for t in tasks if _cuts_a_brick(t.output)}
+
+
+def _cuts_a_brick(value: Value) -> bool:
+    """Return whether channels of the root lie beside those of *value* in one brick."""
+    buffer, (root, offset) = buffer_type(value), root_of(value)
+    if buffer.tensor.layout is not Layout.NCHW16C:
+        return False
+    per_image, per_brick, *_ = buffer_type(root).strides
+    first = offset % per_image // per_brick * LANES + buffer.lane
+    end, last = first + buffer.tensor.dims[1], root.tensor.dims[1]
+    return bool(first % LANES or (end % LANES and end < last))
 
 
 def _move_to_arena(root: Value) -> None:

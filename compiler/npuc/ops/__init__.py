@@ -14,6 +14,7 @@ from npuc.ops.clip import Clip as Clip
 from npuc.ops.concat import Concat as Concat
 from npuc.ops.conv1d import Conv1d as Conv1d
 from npuc.ops.conv2d import Conv2d as Conv2d
+from npuc.ops.conv_transpose2d import ConvTranspose2d as ConvTranspose2d
 from npuc.ops.dense import Dense as Dense
 from npuc.ops.depth_to_space import DepthToSpace as DepthToSpace
 from npuc.ops.dequantize import Dequantize as Dequantize

@@ -31,6 +31,8 @@ __all__ = [
     "require_float",
     "require_float_layer",
     "require_parameters",
+    "require_scaled_bias",
+    "require_symmetric",
     "require_tied",
     "require_weights",
     "stated_dtype",
@@ -128,11 +130,16 @@ def require_parameters(value: Value) -> None:
 
 def require_weights(weights: Value) -> None:
     """Check i8 weights: parameters per tensor or per output channel (axis 0), zero points 0."""
+    require_symmetric(weights)
+    _check_axis(weights, quant_of(weights))
+
+
+def require_symmetric(weights: Value) -> None:
+    """Check i8 weights: sound parameters, zero points 0."""
     if weights.tensor.dtype is not DType.I8:
         raise ValueError(f"%{weights.name} is {weights.tensor.dtype.text}, expected i8 weights")
     found = quant_of(weights)
     require_parameters(weights)
-    _check_axis(weights, found)
     if any(found.zero_points):
         raise ValueError(f"%{weights.name} has weight zero points other than 0")
 
@@ -149,8 +156,13 @@ def _check_axis(value: Value, quant: Quant) -> None:
 
 
 def require_bias(x: Value, weights: Value, bias: Value | None) -> None:
+    """Check the bias of weights whose scales are along axis 0, see :func:`require_scaled_bias`."""
+    require_scaled_bias(x, quant_of(weights).scales, bias)
+
+
+def require_scaled_bias(x: Value, scales: Sequence[float], bias: Value | None) -> None:
     """Check an i32 bias (i64 beside an i16 input): zero point 0; its scale, where given, is that
-    of x * that of the weights.
+    of x * that of the weights, one or one an output channel.
     """
     if bias is None:
         return
@@ -165,7 +177,7 @@ def require_bias(x: Value, weights: Value, bias: Value | None) -> None:
         raise ValueError(f"%{bias.name} has bias zero points other than 0")
     _check_axis(bias, quant)
     # A file's float32 bias scale carries its own rounding.
-    expected = quant_of(x).scale * np.array(quant_of(weights).scales)
+    expected = quant_of(x).scale * np.array(scales)
     if not np.allclose(quant.scales, expected, rtol=_BIAS_TOLERANCE, atol=0):
         raise ValueError(f"%{bias.name} has a scale other than input scale * weight scale")
 

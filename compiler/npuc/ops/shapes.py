@@ -35,6 +35,7 @@ __all__ = [
     "require_rank",
     "reshape",
     "text",
+    "whole_numbers",
     "window_of",
 ]
 
@@ -128,6 +129,12 @@ def _four(values: Sequence[int], count: int) -> tuple[int, int, int, int]:
         return 0, int(values[0]), 0, int(values[1])
     top, left, bottom, right = map(int, values)
     return top, left, bottom, right
+
+
+def whole_numbers(name: str, values: Sequence[int], count: int, least: int) -> None:
+    """Refuse an attribute that is not *count* numbers of at least *least*."""
+    if len(values) != count or min(values) < least:
+        raise ValueError(f"{name} is {count} numbers of at least {least}, got {list(values)}")
 
 
 def flag(name: str, value: int) -> bool:

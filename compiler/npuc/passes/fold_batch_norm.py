@@ -1,4 +1,4 @@
-"""Fold batch_norm into the weights and bias of the conv2d or dense before it.
+"""Fold batch_norm into the weights and bias of the op before it: conv2d, dense and their like.
 
 With f = gamma / sqrt(variance + epsilon), computed in float64 and rounded to float32 once:
 weights' = weights * f a channel, bias' = (bias - mean) * f + beta.
@@ -18,8 +18,6 @@ from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
-from npuc.ops.convolution import Convolution
-from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused, real_constant, sharing
 from npuc.passes.level import Level
@@ -71,8 +69,10 @@ def _obstacle(graph: Graph, norm: Op) -> str | None:
     """Return why *norm* cannot go into the weights before it; None when it can."""
     x = norm.inputs[0]
     producer = x.owner
-    if not isinstance(producer, (Convolution, Dense)):
+    if producer is None or producer.WEIGHT_AXIS is None:
         return f"%{x.name} comes from {'an input' if producer is None else producer.NAME}"
+    if producer.WEIGHT_AXIS == 1 and producer.inputs[1].tensor.quant is not None:
+        return f"the weights of {producer.NAME} are frozen"
     if producer.attributes["clamp"] is not None or x.tensor.quant is not None:
         return f"%{x.name} is clamped or frozen before it"
     if not all(isinstance(v.owner, Const) for v in (*producer.inputs[1:], *norm.inputs[1:])):
@@ -110,7 +110,7 @@ def _fold(graph: Graph, norm: Op, names: Names) -> None:
 
 def _scaled(graph: Graph, op: Op, weights: Value, factor: Array, names: Names) -> Value:
     real = real_constant(weights)
-    along = factor.reshape(-1, *[1] * (weights.tensor.rank - 1))
+    along = _spread(factor, op, weights.tensor.rank)
     tensor = replace(weights.tensor, quant=_scaled_quant(weights.tensor.quant, factor))
     return add_constant(
         graph,
@@ -120,6 +120,15 @@ def _scaled(graph: Graph, op: Op, weights: Value, factor: Array, names: Names) -
         before=op,
         location=op.location,
     )
+
+
+def _spread(factor: Array, op: Op, rank: int) -> Array:
+    """Return the factor of each weight, shaped to broadcast: groups of (C, O / group) repeat."""
+    if op.WEIGHT_AXIS == 0:
+        return factor.reshape(-1, *[1] * (rank - 1))
+    group, depth = op.attributes["group"], op.inputs[1].tensor.dims[0]
+    rows = np.repeat(factor.reshape(group, -1), depth // group, axis=0)
+    return rows.reshape(*rows.shape, *[1] * (rank - 2))
 
 
 def _scaled_quant(quant: Quant | None, factor: Array) -> Quant | None:

@@ -38,7 +38,7 @@ from npuc.passes.edit import Names, erase_unused, real_constant
 from npuc.passes.level import Level
 from npuc.passes.precision import dtype_of
 from npuc.passes.twins import Twins, conversion, stored_type
-from npuc.passes.weights import Layer, quantise_weights
+from npuc.passes.weights import Layer, quantise_transposed, quantise_weights
 
 __all__ = ["Quantise"]
 
@@ -208,7 +208,7 @@ class _Rewriter:
         return self._graph.append(copy).result
 
     def _layer(self, op: Op, dtype: DType) -> list[Value | None]:
-        """Return the stored operands of a conv2d or dense: input, weights, bias, residual."""
+        """Return the stored operands of an op with weights: input, weights, bias, residual."""
         x, weights, bias, *rest = (*op.operands, None)[: max(3, len(op.operands))]
         if x is None or weights is None:
             raise op.error("an input and weights are needed")
@@ -253,7 +253,9 @@ class _Rewriter:
             dtype=source.tensor.dtype,
         )
         try:
-            made = quantise_weights(layer)
+            transposed = op.WEIGHT_AXIS == 1
+            group = op.attributes["group"] if transposed else 1
+            made = quantise_transposed(layer, group) if transposed else quantise_weights(layer)
         except ValueError as error:
             raise op.error(str(error)) from error
         self._context.notes += [

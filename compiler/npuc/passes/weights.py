@@ -27,8 +27,16 @@ from npuc.passes.parameters import (
     least_scale,
     weight_codes,
 )
+from npuc.transposed import filters_of, scales_of, weights_of
 
-__all__ = ["MINIMUM_DB", "MINIMUM_STEPS", "Layer", "QuantisedLayer", "quantise_weights"]
+__all__ = [
+    "MINIMUM_DB",
+    "MINIMUM_STEPS",
+    "Layer",
+    "QuantisedLayer",
+    "quantise_transposed",
+    "quantise_weights",
+]
 
 MINIMUM_DB = 30.0
 MINIMUM_STEPS = 32
@@ -70,6 +78,41 @@ def quantise_weights(layer: Layer) -> QuantisedLayer:
         bias = bias_codes(layer.bias, layer.input_scale, quant, layer.dtype)
     notes = (*_raise_notes(layer, filled, quant), *_loss_notes(layer, codes, quant))
     return QuantisedLayer(weights=codes, bias=bias, quant=quant, notes=notes)
+
+
+def quantise_transposed(layer: Layer, group: int) -> QuantisedLayer:
+    """Return the int8 form of a transposed convolution, whose weights are (C, O / group, ...).
+
+    Scales are along axis 1, one an output channel. Those of several groups have no axis of their
+    own: each group then has one scale, along axis 0 at each of its inputs, unless the frozen ones
+    could be kept.
+    """
+    shape, frozen = layer.weights.shape, layer.frozen
+    filters = filters_of(layer.weights, group)
+    given = None if frozen is None else _along_outputs(frozen, shape, group)
+    flat = replace(layer, weights=filters, frozen=given)
+    made = quantise_weights(flat)
+    if group == 1:
+        quant = replace(made.quant, axis=1)
+    elif frozen is not None and made.quant == given:
+        quant = frozen
+    else:
+        shared = np.reshape(made.quant.scales, (group, -1)).max(axis=1)
+        made = quantise_weights(replace(flat, frozen=_repeated(shared, shape[1])))
+        quant = _repeated(shared, shape[0] // group)
+    return replace(made, weights=weights_of(made.weights, group), quant=quant)
+
+
+def _along_outputs(frozen: Quant, shape: tuple[int, ...], group: int) -> Quant:
+    if any(frozen.zero_points):
+        raise ValueError("weights have zero point 0, requantise them symmetrically")
+    scales = scales_of(frozen, shape, group)
+    return Quant(scales, (0,) * len(scales), axis=0)
+
+
+def _repeated(scales: Array, times: int) -> Quant:
+    found = tuple(np.repeat(scales, times).tolist())
+    return Quant(found, (0,) * len(found), axis=0)
 
 
 def _per_channel(layer: Layer) -> Quant:
