@@ -15,7 +15,7 @@ import numpy as np
 
 from npuabi.enums import Rounding
 from npuc.ir.core import Array, AttrKind, Limit, Op, Value, attr, op, operand
-from npuc.ir.types import TensorType, Type
+from npuc.ir.types import Quant, TensorType, Type
 from npuc.npu.builder import Builder
 from npuc.npu.lowering import Product, constant_array, lower_product
 from npuc.npu.movement import strided
@@ -29,11 +29,12 @@ from npuc.ops.quantised import (
     quant_of,
     require_activation,
     require_float,
+    require_float_layer,
     require_scaled_bias,
     require_symmetric,
 )
 from npuc.ops.shapes import AUTO_PAD, DILATIONS, STRIDES, require_rank, text, whole_numbers
-from npuc.reference import clamp_codes, clamp_real, conv_scales, fits_int32, requantise
+from npuc.reference import clamp_codes, clamp_real, conv_scales, needs_wide, requantise
 from npuc.transposed import Axis, Phase, filters_of, scales_of
 from npuc.window import Window
 
@@ -179,14 +180,21 @@ class ConvTranspose2d(Op):
         check_results(self)
         check_clamp("clamp", self.clamp)
         if not is_quantised(self.x):
-            return require_float(self)
+            require_float(self)
+            return require_float_layer(self.x, self.weights, self.bias)
         require_activation(self.x, self.result)
         require_symmetric(self.weights)
         require_scaled_bias(self.x, self._scales(), self.bias)
         return None
 
     def _scales(self) -> tuple[float, ...]:
+        """Return the weights' scale for each output channel."""
         return scales_of(quant_of(self.weights), self.weights.tensor.dims, self.group)
+
+    def _filter_quant(self) -> Quant | None:
+        if not is_quantised(self.weights):
+            return None
+        return Quant(self._scales(), (0,) * self.outputs, axis=0)
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
         """Return the transposed convolution; exact."""
@@ -215,15 +223,15 @@ class ConvTranspose2d(Op):
         return spread[:, :, rows.begin : height - rows.end, columns.begin : width - columns.end]
 
     def _quantised(self, x: Array, weights: Array, bias: Array | None, rounding: Rounding) -> Array:
-        source, target = quant_of(self.x), quant_of(self.result)
+        source, target, dtype = quant_of(self.x), quant_of(self.result), self.x.tensor.dtype
         sums = self._sums(x.astype(np.int64) - source.zero_point, weights).astype(np.int64)
         if bias is not None:
             sums += bias.astype(np.int64)[:, None, None]
         scales = conv_scales(source.scale, self._scales(), target.scale, rounding)
-        limits = clamp_codes(target, self.clamp, rounding)
-        reach = (-128 - source.zero_point, 127 - source.zero_point)
-        wide = not fits_int32(filters_of(weights, self.group), bias, reach)
-        return requantise(sums, scales, target.zero_point, limits, rounding, wide=wide)
+        limits = clamp_codes(target, self.clamp, rounding, dtype)
+        wide = needs_wide(filters_of(weights, self.group), bias, source.zero_point, dtype)
+        point = target.zero_point
+        return requantise(sums, scales, point, limits, rounding, wide=wide, dtype=dtype)
 
     def lower(self, builder: Builder) -> None:
         """Append a convolution of stride 1 for each phase, into its places of the result."""
@@ -240,7 +248,7 @@ class ConvTranspose2d(Op):
                 x=self.x,
                 result=self.result,
                 weights=_taps(filters, down, across),
-                weight_scales=self._scales(),
+                weight_quant=self._filter_quant(),
                 bias=bias,
                 window=_window(down, across),
                 group=self.group,
