@@ -35,7 +35,7 @@ __all__ = ["Row", "main", "measure", "sums"]
 
 MODELS = Path(__file__).parents[1] / "models"
 NAMES = (
-    *("digits", "autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8", "transformer"),
+    *("digits", "autoencoder", "ds_cnn", "mobilenet_v1_025_96", "resnet8", "transformer", "unet"),
     *("mobilenet_v2", "mobilenet_v1", "resnet18", "resnet50"),
 )
 ROUNDS = 5

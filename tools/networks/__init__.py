@@ -14,6 +14,7 @@ from tools.networks.resnet import resnet8, resnet18, resnet50
 from tools.networks.samples import SAMPLES
 from tools.networks.tiny import autoencoder, ds_cnn
 from tools.networks.transformer import transformer
+from tools.networks.unet import unet
 
 __all__ = ["NETWORKS", "SAMPLES"]
 
@@ -28,5 +29,6 @@ NETWORKS: dict[str, Callable[[], str]] = {
     "resnet50": resnet50,
     "resnet8": resnet8,
     "transformer": transformer,
+    "unet": unet,
 }
 """What returns the text of ``models/NAME.txt``."""

@@ -63,6 +63,7 @@ SAMPLES: dict[str, Callable[[], Samples]] = {
     "images_96_calib": lambda: {"image": images(6, 8, 96)},
     "images_224_calib": lambda: {"image": images(3, 4, 224)},
     "transformer_calib": lambda: {"tokens": tokens(8, 8, 32, 64)},
+    "unet_calib": lambda: {"image": images(7, 4, 64)},
     "resnet8_calib": lambda: {"image": images(2, 16, 32)},
 }
 """What returns the arrays of ``models/NAME.npz``."""

@@ -27,6 +27,7 @@ MODELS = Path(__file__).parents[3] / "models"
         ("autoencoder", 264_192),
         # Attention: 4 x 32 x 64 x 64 + 2 x 32 x 32 x 64; feed-forward: 2 x 32 x 64 x 256.
         ("transformer", 1_703_936),
+        ("unet", 27_492_352),
     ],
 )
 def test_the_sums_of_the_published_networks_are_counted(name: str, macs: int) -> None:
