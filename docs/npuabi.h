@@ -210,6 +210,7 @@ enum npu_error {
     NPU_ERROR_KNOWN_ANSWER = 0x46,
     NPU_ERROR_INPUT_FILE = 0x47,
     NPU_ERROR_INPUT_IMAGE = 0x48,
+    NPU_ERROR_SANITIZER = 0x49,
 };
 
 #pragma pack(push, 1)

@@ -24,7 +24,16 @@ from npufw.state_rules import check_states
 from npufw.tensor_rules import Room, check_tensor
 from npufw.toa_rules import check_step, check_sums
 
-__all__ = ["Image", "Port", "StateTensor", "boot", "device_of", "image_of", "refusals"]
+__all__ = [
+    "Image",
+    "Port",
+    "StateTensor",
+    "boot",
+    "device_of",
+    "image_of",
+    "refusals",
+    "unchecked",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +105,14 @@ def image_of(loaded: Loaded, target: Target) -> Image:
 
     Raises FirmwareError.
     """
-    program = loaded.program
-    for refusal in refusals(program, target):
+    for refusal in refusals(loaded.program, target):
         raise refusal
+    return unchecked(loaded, target)
+
+
+def unchecked(loaded: Loaded, target: Target) -> Image:
+    """Return the image of a program whose descriptors nobody has checked: it must not run."""
+    program = loaded.program
     ports = _ports(program)
     return Image(
         program=program,

@@ -96,6 +96,11 @@ def _print_json(values: dict[str, Any]) -> None:
     help="Begin with the states in this file, if it is there, and write them back.",
 )
 @click.option("--reset", is_flag=True, help="Begin with the states' first values.")
+@click.option(
+    "--sanitize",
+    is_flag=True,
+    help="First look for faults in how the TOAs use memory; run only if there are none.",
+)
 @_JSON
 def run(
     blob: str,
@@ -106,6 +111,7 @@ def run(
     repeat: int,
     state: str | None,
     reset: bool,
+    sanitize: bool,
     as_json: bool,
 ) -> None:
     """Run BLOB on input arrays and print its outputs.
@@ -120,6 +126,7 @@ def run(
       npufw run digits.bin --input image=x.npy --output y.npz
       npufw run resnet50.bin --input photo.jpg --preprocess imagenet.toml
       npufw run stream.bin --input frames.npz --state kept.npz
+      npufw run digits.bin --sanitize
     """
     from npuabi.files import refuse_overwriting
     from npufw.commands import run_blob
@@ -131,7 +138,9 @@ def run(
     for path in (output, state):
         if path is not None:
             refuse_overwriting(path, read)
-    image = _boot(read_blob_file(blob), target)
+    raw = read_blob_file(blob)
+    found = _sanitized(raw, target, as_json=as_json) if sanitize else {}
+    image = _boot(raw, target)
     report = run_blob(
         image,
         inputs=inputs,
@@ -145,9 +154,31 @@ def run(
         click.echo(note, err=True)
     if as_json:
         values = report.as_dict()
-        _print_json({**values, "events": [*_events(image), *values["events"]]})
+        _print_json({**values, "events": [*_events(image), *values["events"]], **found})
         return
+    if sanitize:
+        click.echo("sanitizer: nothing found", err=output == "-")
     _lines(report.lines(), err=output == "-")
+
+
+def _sanitized(raw: bytes, target: str, *, as_json: bool) -> dict[str, Any]:
+    """Return what JSON says of a blob in which the sanitizer finds nothing; print what it finds.
+
+    Raises FirmwareError SANITIZER when that is something.
+    """
+    from npuabi.errors import ErrorCode
+    from npuabi.target import load_target
+    from npufw.errors import FirmwareError
+    from npufw.sanitize import sanitize_blob
+
+    findings = sanitize_blob(raw, load_target(target))
+    if not findings.kept:
+        return {"findings": []}
+    if as_json:
+        _print_json({"schema": 1, "findings": findings.as_list(), "dropped": findings.dropped})
+    else:
+        _lines(findings.lines())
+    raise FirmwareError(ErrorCode.SANITIZER, f"the sanitizer found {findings.summary()}")
 
 
 @main.command()
