@@ -195,18 +195,18 @@ Examples:
 
 @main.command(epilog=_WHY_EXAMPLES)
 @click.argument("model", type=click.Path(allow_dash=True))
-@click.argument("op")
+@click.argument("ops", nargs=-1, required=True, metavar="OP...")
 @compile_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def why(model: str, op: str, options: Options, as_json: bool) -> None:
-    """Say what became of one op of MODEL: OP is a result's name, or a line of the text.
+def why(model: str, ops: tuple[str, ...], options: Options, as_json: bool) -> None:
+    """Say what became of ops of MODEL: OP is a result's name, or a line of the text.
 
     Its precision and parameters and where they come from, what it was fused with or why not,
     its stripes, banks, DMA and cycles; or the limit that refuses it, and what would help.
     """
     from npuc.why_text import run_why
 
-    run_why(model, op, options, as_json=as_json)
+    run_why(model, ops, options, as_json=as_json)
 
 
 _OPS_EXAMPLES = """

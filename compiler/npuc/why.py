@@ -100,22 +100,31 @@ class _Attempt:
 
 
 def explain(
-    source: Source, wanted: str, options: Options, *, progress: Progress = silent
+    source: Source, wanted: Sequence[str], options: Options, *, progress: Progress = silent
 ) -> list[Explanation]:
-    """Return what became of the op *wanted*: a result's name, or a line of the text.
+    """Return what became of the ops *wanted*: each a result's name, or a line of the text.
 
-    A line may hold an op of several results, and a name may be one that the compiler made. Raises
-    CompileError for a text that cannot be read, and when there is no such op.
+    A name may be one that the compiler made. Raises CompileError for a text that cannot be read,
+    and when there is no such op.
     """
     graph = parse(source)
     check_constants(graph)
     attempt = _attempt(source, options, progress)
+    return [
+        _Explainer(source, op, attempt).explain()
+        for one in wanted
+        for op in _chosen(graph, attempt, one)
+    ]
+
+
+def _chosen(graph: Graph, attempt: _Attempt, wanted: str) -> list[Op]:
+    """Return the ops of the source, or else of the quantised graph, that *wanted* names."""
     chosen = [op for op in graph.ops if _is_wanted(op, wanted)]
     if not chosen and attempt.done is not None:
         chosen = [op for op in attempt.done.graph.ops if _is_wanted(op, wanted)]
     if not chosen:
         raise CompileError.at(graph.location, _unknown(graph, wanted))
-    return [_Explainer(source, op, attempt).explain() for op in chosen]
+    return chosen
 
 
 def _attempt(source: Source, options: Options, progress: Progress) -> _Attempt:

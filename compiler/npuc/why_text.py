@@ -17,8 +17,8 @@ from npuc.why import Device, Explanation, explain
 __all__ = ["run_why"]
 
 
-def run_why(model: str, wanted: str, options: Options, *, as_json: bool) -> None:
-    """Print what became of the op *wanted* of *model*. Raises CompileError, OSError."""
+def run_why(model: str, wanted: Sequence[str], options: Options, *, as_json: bool) -> None:
+    """Print what became of the ops *wanted* of *model*. Raises CompileError, OSError."""
     source = load_source(model)
     with source.shown(), progress_bar() as progress:
         found = explain(source, wanted, options, progress=progress)

@@ -73,11 +73,14 @@ def sqnr_db(signal: Array, approximation: Array) -> float:
     Where the signal is no finite number there is none.
     """
     known = np.isfinite(signal)
-    noise = float(np.square(approximation[known] - signal[known]).sum())
-    power = float(np.square(signal[known]).sum())
+    with np.errstate(over="ignore"):
+        noise = float(np.square(approximation[known] - signal[known]).sum())
+        power = float(np.square(signal[known]).sum())
     if not noise:
         return math.inf
-    return 10 * math.log10(power / noise) if power else -math.inf
+    if not power or not math.isfinite(noise):
+        return -math.inf
+    return 10 * (math.log10(power) - math.log10(noise))
 
 
 def real(tensor: TensorType, array: Array) -> Array:

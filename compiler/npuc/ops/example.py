@@ -14,21 +14,28 @@ def floats(name: str, *shape: int | None) -> Value:
     return Value(name, TensorType(shape))
 
 
-def graph_of(example: Op) -> Graph:
-    """Return a graph of the one op: activations are inputs, parameters seeded constants.
+def graph_of(*examples: Op) -> Graph:
+    """Return a graph of *examples*: activations are inputs, parameters seeded constants.
 
-    The constants are positive, so that they may be variances too.
+    The constants are positive, so that they may be variances too. Names of several examples begin
+    with their numbers.
     """
-    graph = Graph("example", list(dict.fromkeys(example.activations)))
-    known: dict[Value, Value] = {v: v for v in graph.arguments}
-    for seed, value in enumerate(example.inputs):
-        if value not in known:
-            made = Const(Random(seed=seed, mean=1.0, std=0.1), value.tensor, name=value.name)
-            known[value] = graph.append(made).result
-    names = [v.name or f"y{n or ''}" for n, v in enumerate(example.results)]
-    example.operands = [None if v is None else known[v] for v in example.operands]
-    for value, name in zip(example.results, names, strict=True):
-        value.name = name
-    graph.append(example)
-    graph.outputs = list(example.results)
+    graph = Graph("example")
+    for number, example in enumerate(examples):
+        mark = f"e{number}_" if len(examples) > 1 else ""
+        made = {value: _operand(graph, example, value, mark) for value in example.inputs}
+        operands = [None if value is None else made[value] for value in example.operands]
+        names = [f"{mark}{v.name or f'y{n}'}" for n, v in enumerate(example.results)]
+        types = [value.type for value in example.results]
+        op = type(example)(operands, example.attributes, result_types=types, names=names)
+        graph.outputs += graph.append(op).results
     return graph
+
+
+def _operand(graph: Graph, example: Op, value: Value, mark: str) -> Value:
+    name = f"{mark}{value.name}"
+    if value in example.activations:
+        graph.arguments.append(Value(name, value.type))
+        return graph.arguments[-1]
+    seed = example.inputs.index(value)
+    return graph.append(Const(Random(seed=seed, mean=1.0, std=0.1), value.tensor, name=name)).result

@@ -11,7 +11,7 @@ from npuabi.target import load_target
 from npuc.cli import main
 from npuc.ir.core import REGISTRY
 from npuc.support import PRECISIONS, Support, close_names, support_of, supported
-from npuc.support_text import ops_page
+from npuc.support_text import as_json, matrix, ops_page
 
 OPS = supported()
 
@@ -24,13 +24,17 @@ def ops(*arguments: str) -> str:
 
 def test_table_page_and_json_list_the_same_ops() -> None:
     names = [support.name for support in OPS]
-    assert [line.split()[0] for line in ops().splitlines()[1:]] == names
-    page = ops_page()
-    assert ops("--markdown") == page
+    assert [line.split()[0] for line in matrix(OPS)][1:] == names
+    page = ops_page(OPS)
     assert [line.split("`")[1] for line in page.splitlines() if line.startswith("| [`")] == names
     assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == names
-    found = json.loads(ops("--json"))
+    found = as_json(OPS)
     assert (found["schema"], [op["name"] for op in found["ops"]]) == (1, names)
+
+
+def test_one_op_as_json_is_the_same_as_among_all() -> None:
+    (found,) = json.loads(ops("softmax", "--json"))["ops"]
+    assert found in json.loads(json.dumps(as_json(OPS)))["ops"]
 
 
 @pytest.mark.parametrize("support", OPS, ids=lambda support: support.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,10 @@ from npuc.passes import passes_by_name
 from npuc.passes.context import PassContext
 from npuc.passes.manager import PassManager
 from npuc.passes.tied import float_activations
+from tools.check_models import MOST_MACS, models
 
-MODELS = sorted((Path(__file__).parents[4] / "models").glob("*.txt"))
-MOST_OPS = 120
-"""Ops of a graph that is printed at every stage; what a larger one has more is more of the same."""
-
+SMALL = models(MOST_MACS)
+LARGE = [path for path in models() if path not in SMALL]
 MOST_CHARACTERS = 100_000
 """Of a text that goes through xdsl twice: it takes seconds for a million."""
 
@@ -66,27 +66,47 @@ def given_parameters(graph: Graph) -> None:
         value.type = value.tensor.with_quant(DType.F32, Quant.per_tensor(0.05, -3))
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda path: path.stem)
-def test_xdsl_reads_and_prints_every_level_of_every_model(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def stages_of(model: Path) -> Iterator[str]:
+    """Yield a model as it is printed at each level."""
     source = load_source(model)
     graph, context = parse(source), PassContext(folder=source.folder)
-    stages, large = [print_mlir(graph)], len(graph) > MOST_OPS
+    yield print_mlir(graph)
     for names in STEPS:
         if names.startswith("calibrate"):
             given_parameters(graph)
-        if names.startswith("tile") and len(graph) > MOST_OPS:
-            break
         PassManager(passes_by_name(names)).run(graph, context)
-        if large and names == STEPS[1]:
-            continue  # the next stage has the same types, layouts added
-        stages.append(print_mlir(graph, elide=16))
-    for text in stages:
-        once = through_xdsl(text, tmp_path / "in.mlir", capsys)
-        assert once.count('"npu') == text.count('"npu') > 0
-        if len(once) < MOST_CHARACTERS:
-            assert through_xdsl(once, tmp_path / "out.mlir", capsys) == once
+        yield print_mlir(graph, elide=16)
+
+
+def read_and_printed(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    once = through_xdsl(text, folder / "in.mlir", capsys)
+    assert once.count('"npu') == text.count('"npu') > 0
+    if len(once) < MOST_CHARACTERS:
+        assert through_xdsl(once, folder / "out.mlir", capsys) == once
+
+
+@pytest.mark.parametrize("model", SMALL, ids=lambda path: path.stem)
+def test_xdsl_reads_and_prints_every_level_of_a_small_model(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in stages_of(model):
+        read_and_printed(text, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("model", LARGE, ids=lambda path: path.stem)
+def test_xdsl_reads_and_prints_the_source_of_a_large_model(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_and_printed(next(stages_of(model)), tmp_path, capsys)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", LARGE, ids=lambda path: path.stem)
+def test_xdsl_reads_and_prints_every_level_of_a_large_model(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in stages_of(model):
+        read_and_printed(text, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", sorted(n for n in REGISTRY if "." not in n))
