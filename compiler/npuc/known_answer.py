@@ -23,7 +23,7 @@ from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import evaluate
 from npuc.samples import generated
 
-__all__ = ["Answer", "answer_of"]
+__all__ = ["Answer", "answer_of", "nudge", "tolerance"]
 
 _SEED = 20_260_101
 _NUDGE_SEED = 7
@@ -71,8 +71,8 @@ def answer_of(graph: Graph, rounding: Rounding, *, exact: bool) -> Answer:
     outputs = list(evaluate(graph, inputs, rounding, stored=True).values())
     if exact:
         return Answer(crc=_crc(outputs), samples=np.empty((0, 2), np.float32))
-    moved = list(evaluate(graph, inputs, rounding, stored=True, alter=_nudge()).values())
-    return Answer(crc=0, samples=_samples(outputs, moved, _coarsest(graph)))
+    moved = list(evaluate(graph, inputs, rounding, stored=True, alter=nudge()).values())
+    return Answer(crc=0, samples=_samples(outputs, moved, graph))
 
 
 def _crc(outputs: list[Array]) -> int:
@@ -82,7 +82,7 @@ def _crc(outputs: list[Array]) -> int:
     return crc
 
 
-def _nudge() -> Callable[[Value, Array], Array]:
+def nudge() -> Callable[[Value, Array], Array]:
     """Return what moves each float by a few units in the last place, up or down by a generator."""
     taken: dict[Value, int] = {}
 
@@ -103,11 +103,11 @@ def _coarsest(graph: Graph) -> DType:
     return DType.F16 if DType.F16 in kinds else DType.F32
 
 
-def _samples(outputs: list[Array], moved: list[Array], kind: DType) -> Array:
+def _samples(outputs: list[Array], moved: list[Array], graph: Graph) -> Array:
     """Return (number, tolerance) of elements that lie evenly over all outputs."""
     numbers = np.concatenate([array.reshape(-1).astype(np.float64) for array in outputs])
     bounds = np.concatenate(
-        [np.full(a.size, _tolerance(a, b, kind)) for a, b in zip(outputs, moved, strict=True)]
+        [np.full(a.size, tolerance(a, b, graph)) for a, b in zip(outputs, moved, strict=True)]
     )
     count = min(len(numbers), _MOST_SAMPLES)
     places = np.arange(count) * len(numbers) // count
@@ -115,10 +115,13 @@ def _samples(outputs: list[Array], moved: list[Array], kind: DType) -> Array:
         return np.stack([numbers[places], bounds[places]], axis=1).astype(np.float32)
 
 
-def _tolerance(array: Array, moved: Array, kind: DType) -> float:
-    """Return how far an element of an output may be off."""
+def tolerance(array: Array, moved: Array, graph: Graph) -> float:
+    """Return how far an element of an output of *graph* may be off.
+
+    *array* is the reference's output, *moved* what it gives when every float is nudged.
+    """
     known = np.isfinite(array) & np.isfinite(moved)
     reals = np.where(known, array, 0).astype(np.float64)
     difference = np.abs(np.where(known, moved, 0).astype(np.float64) - reals)
     largest = float(np.abs(reals).max(initial=0.0))
-    return _MARGIN * float(difference.max(initial=0.0)) + _FLOOR[kind] * largest
+    return _MARGIN * float(difference.max(initial=0.0)) + _FLOOR[_coarsest(graph)] * largest

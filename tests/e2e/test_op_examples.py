@@ -15,6 +15,7 @@ from npuc.ir.core import REGISTRY, Array, Graph, Op, Value
 from npuc.ir.types import TensorType
 from npufw.boot import boot
 from npufw.engine import Engine
+from tests.compiled import off
 
 NAMES = sorted(name for name in REGISTRY if not name.startswith("npu.") and name != "const")
 SAMPLES = 3
@@ -56,18 +57,22 @@ def inputs_of(graph: Graph, rng: np.random.Generator, copies: int = 1) -> dict[s
     return arrays
 
 
-def compiled(name: str, rounding: Rounding) -> tuple[Compilation, dict[str, Array]]:
+def compiled(name: str, rounding: Rounding, precision: str) -> tuple[Compilation, dict[str, Array]]:
     rng = np.random.default_rng(0)
     graph = graph_of(name, rng)
     calibrate, inputs = inputs_of(graph, rng, SAMPLES), inputs_of(graph, rng)
-    options = Options(rounding=rounding.name.lower(), calibrate=calibrate, level=0)
+    options = Options(
+        rounding=rounding.name.lower(), calibrate=calibrate, level=0, precision=precision
+    )
     return compile_graph(graph, options), inputs
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_emulator_gives_the_references_codes(name: str) -> None:
-    rounding = list(Rounding)[NAMES.index(name) % 3]
-    done, inputs = compiled(name, rounding)
-    expected, found = done.reference(inputs), Engine(boot(done.blob, done.target)).run(inputs)
-    wrong = {n: int((found[n] != expected[n]).sum()) for n in expected}
-    assert {n: count for n, count in wrong.items() if count} == {}
+@pytest.mark.parametrize("precision", ["int8", "int16", "float"])
+def test_the_emulator_gives_what_the_reference_gives(precision: str, name: str) -> None:
+    number = NAMES.index(name)
+    if precision == "float":
+        precision = ("fp16", "fp32")[number % 2]
+    rounding = list(Rounding)[(number + (precision == "int16")) % 3]
+    done, inputs = compiled(name, rounding, precision)
+    assert off(done, inputs, Engine(boot(done.blob, done.target)).run(inputs)) == {}
