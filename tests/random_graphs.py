@@ -26,14 +26,14 @@ from npuc.ir.types import Quant, TensorType
 from npuc.ops.pointwise import Unary
 from tests.random_movement import MOVES
 
-__all__ = ["FUNCTIONS", "Case", "random_case"]
+__all__ = ["Case", "random_case"]
 
 Array = NDArray[Any]
 
 _MOST_ELEMENTS = 6000
 _MOST_WEIGHTS = 12000
 _CHANNELS = (1, 2, 3, 6, 8, 15, 16, 17, 20, 24, 31, 32, 33)
-FUNCTIONS = [cls for _, cls in sorted(REGISTRY.items()) if issubclass(cls, Unary)]
+_FUNCTIONS = [cls for _, cls in sorted(REGISTRY.items()) if issubclass(cls, Unary)]
 """Ops of one tensor, element by element: each is as likely as the others."""
 _GROWING: dict[str, Callable[[Iterable[bool]], bool]] = {
     **dict.fromkeys(("div", "exp", "pow", "reciprocal", "rsqrt", "square"), all),
@@ -303,7 +303,7 @@ def _activation(maker: _Maker) -> None:
 
 def _function(maker: _Maker) -> None:
     """A function of one tensor, with the attributes of one of its examples."""
-    cls = maker.pick(*FUNCTIONS)
+    cls = maker.pick(*_FUNCTIONS)
     x = maker.modest() if cls.NAME in _GROWING else maker.value()
     if x is not None:
         maker.append(cls.NAME, [x], **maker.pick(*cls.VARIANTS))

@@ -15,7 +15,7 @@ from npuabi import fixedpoint
 from npuabi.enums import DType, Rounding
 from npuc.ir.core import Array
 from npuc.ir.types import Quant
-from npuc.tables import code_limits
+from npuc.tables import code_limits, rounded
 
 __all__ = [
     "Slopes",
@@ -74,10 +74,11 @@ def product_scale(a: Quant, b: Quant, target: Quant) -> float:
 def multiplied(
     x: Array, y: Array, scale: float, target: Quant, dtype: DType, rounding: Rounding
 ) -> Array:
-    """Return MUL; for EVEN rint(float32(x * y) * scale)."""
+    """Return MUL; for EVEN rint(float32(x * y) * scale + zero point), each step in float32."""
     if rounding is Rounding.EVEN:
-        product = (x * y).astype(np.float32) * np.float32(scale)
-        return _held(np.rint(product.astype(np.float64)), target, dtype)
+        with np.errstate(over="ignore"):
+            product = (x * y).astype(np.float32) * np.float32(scale)
+        return rounded(product + np.float32(target.zero_point), 0, dtype, rounding)
     return _held(_scaled(x * y, scale, rounding), target, dtype)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from npuc.ir.core import REGISTRY, Op
 from tests.compiled import built, compiled, differing, same
-from tests.random_graphs import FUNCTIONS, random_case
+from tests.random_graphs import random_case
 
 SEEDS = range(2000 if os.environ.get("NPU_LONG") else 216)
 
@@ -46,12 +46,14 @@ def test_levels_targets_and_limits_never_change_a_number(seed: int) -> None:
 
 
 def test_the_generator_draws_every_op_and_much_of_what_an_op_can_be() -> None:
-    drawn = [op for seed in range(160) for op in random_case(Random(seed)).graph().ops]
-    own = {name for name, kind in REGISTRY.items() if not name.startswith("npu.")}
-    # to_layout is made by a pass. Functions are drawn alike, all of them in enough graphs.
-    alike = {cls.NAME for cls in FUNCTIONS}
-    assert {op.NAME for op in drawn} - alike == own - {"to_layout"} - alike
-    assert len({op.NAME for op in drawn} & alike) > len(alike) // 2
+    # to_layout is made by a pass. The rarest ops come up in one of 100 graphs.
+    wanted = {name for name in REGISTRY if not name.startswith("npu.")} - {"to_layout"}
+    drawn: list[Op] = []
+    for seed in range(1000):
+        drawn += random_case(Random(seed)).graph().ops
+        if seed > 100 and {op.NAME for op in drawn} >= wanted:
+            break
+    assert {op.NAME for op in drawn} == wanted
     convs = [op for op in drawn if op.NAME == "conv2d"]
     assert {_kind(op) for op in convs} == {"dense", "grouped", "depthwise", "multiplied"}
     assert {op.attributes["auto_pad"] for op in convs} >= {"NOTSET", "SAME_UPPER", "VALID"}

@@ -46,31 +46,26 @@ class Rsqrt(Unary):
         source, target = quant_of(self.x), quant_of(self.result)
         root = np.sqrt(np.float32(source.scale)) * np.float32(target.scale)
         multiplier, shift = fixedpoint.quantize_multiplier(1.0 / float(root))
-        codes = [_code(int(c) - source.zero_point, multiplier, shift, rounding) for c in q]
-        return np.asarray(np.clip(np.array(codes) + target.zero_point, -128, 127), np.int8)
+        root, places = _inverse_root(np.maximum(q - source.zero_point, 1))
+        whole = fixedpoint.requantise(1, root, places + _SHIFT, rounding)
+        shift = min(max(shift - _SHIFT, fixedpoint.MIN_SHIFT), fixedpoint.MAX_SHIFT)
+        codes = fixedpoint.requantise(whole, multiplier, shift, rounding) + target.zero_point
+        held = np.where(q <= source.zero_point, 127, np.clip(codes, -128, 127))
+        return np.asarray(held, np.int8)
 
 
-def _code(value: int, multiplier: int, shift: int, rounding: Rounding) -> int:
-    if value <= 0:
-        return 1 << 30
-    root, places = _inverse_root(value)
-    whole = fixedpoint.requantise(1, root, places + _SHIFT, rounding)
-    held = min(max(shift - _SHIFT, fixedpoint.MIN_SHIFT), fixedpoint.MAX_SHIFT)
-    return int(fixedpoint.requantise(whole, multiplier, held, rounding))
+def _inverse_root(values: Array) -> tuple[Array, Array]:
+    """Return 1 / sqrt(*values*) as Q31 multipliers and shifts (GetInvSqrtQuantizedMultiplierExp).
 
-
-def _inverse_root(value: int) -> tuple[int, int]:
-    """Return 1 / sqrt(*value*) as a Q31 multiplier and a shift (GetInvSqrtQuantizedMultiplierExp).
-
-    *value* is from 1 to 255.
+    *values* are from 1 to 255.
     """
-    if value == 1:
-        return fixedpoint.INT32_MAX, 0
-    pairs = (31 - value.bit_length()) // 2 - 1
-    half = int(fixedpoint.rounding_divide_by_pot((value << 2 * pairs) >> 1, 1))
-    x = _ONE
+    pairs = (31 - np.frexp(values.astype(np.float64))[1]) // 2 - 1
+    half = fixedpoint.rounding_divide_by_pot((values << (2 * pairs)) >> 1, 1)
+    x = np.full_like(half, _ONE)
     for _ in range(_STEPS):
         cube = fixedpoint.saturating_left_shift(fixedpoint.srdhm(fixedpoint.srdhm(x, x), x), 6)
         rest = fixedpoint.srdhm(_ONE + _ONE // 2, x) - fixedpoint.srdhm(half, cube)
-        x = int(fixedpoint.saturating_left_shift(rest, 3))
-    return int(fixedpoint.srdhm(x, _ROOT_HALF)), pairs - 11
+        x = fixedpoint.saturating_left_shift(rest, 3)
+    one = values == 1
+    root = np.where(one, fixedpoint.INT32_MAX, fixedpoint.srdhm(x, _ROOT_HALF))
+    return root, np.where(one, 0, pairs - 11)
