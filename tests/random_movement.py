@@ -87,12 +87,13 @@ def _gather(maker: Maker, x: Value) -> None:
     maker.append("gather", [x], indices=indices, axis=axis, indices_shape=shape)
 
 
-def _blocks(maker: Maker, x: Value) -> None:
-    block = maker.pick(1, 2, 2, 3)
-    if maker.between(0, 1):
-        maker.append("depth_to_space", [x], blocksize=block, mode=maker.pick("DCR", "CRD"))
-    else:
-        maker.append("space_to_depth", [x], blocksize=block)
+def _unfold(maker: Maker, x: Value) -> None:
+    maker.append("depth_to_space", [x], blocksize=maker.pick(1, 2, 3), mode=maker.pick("DCR", "CRD"))
+
+
+def _fold(maker: Maker, x: Value) -> None:
+    both = [b for b in (1, 2, 3) if not any(d % b for d in x.tensor.dims[2:])]
+    maker.append("space_to_depth", [x], blocksize=maker.pick(*both))
 
 
 def _resize(maker: Maker, x: Value) -> None:
@@ -159,7 +160,8 @@ MOVES: tuple[Callable[[Maker], None], ...] = (
     _of(_unsqueeze),
     _of(_tile),
     _of(_gather),
-    _of(_blocks, 4),
+    _of(_unfold, 4),
+    _of(_fold, 4),
     _of(_resize, 3, 4),
     _of(_resize, 4),
     _of(_conv_transpose, 4),
