@@ -88,7 +88,9 @@ def _gather(maker: Maker, x: Value) -> None:
 
 
 def _unfold(maker: Maker, x: Value) -> None:
-    maker.append("depth_to_space", [x], blocksize=maker.pick(1, 2, 3), mode=maker.pick("DCR", "CRD"))
+    maker.append(
+        "depth_to_space", [x], blocksize=maker.pick(1, 2, 3), mode=maker.pick("DCR", "CRD")
+    )
 
 
 def _fold(maker: Maker, x: Value) -> None:

@@ -431,6 +431,11 @@ def _remap(toa: Toa, operands: Operands, target: Target) -> Cost:
 
 
 def _transpose(toa: Toa, operands: Operands, target: Target) -> Cost:
+    """Whole words where channels stay in their bricks, or where plain rows move as a whole."""
+    source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
+    plain = all(side.record.layout is Layout.NCHW for side in (source, output))
+    if plain and toa.pads[3] == 3:
+        return _vector(toa, operands, target, 1, output.words)
     return _moved(toa, operands, target, words=toa.pads[1] == 1)
 
 

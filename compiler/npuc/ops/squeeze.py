@@ -29,6 +29,7 @@ class Squeeze(Op):
 
     LIMITS = COMMON
     TIED = True
+    ROWS = True
 
     x: Value = operand("any shape")
     axes: Sequence[int] | None = attr("dims to drop; absent: all that are 1", AttrKind.INTS,

@@ -28,6 +28,7 @@ class Transpose(Op):
 
     LIMITS = COMMON
     TIED = True
+    RELAYS = True
 
     x: Value = operand("any shape")
     perm: Sequence[int] | None = attr("the operand's dim for each of the result; absent: reversed",

@@ -29,6 +29,7 @@ class Unsqueeze(Op):
 
     LIMITS = COMMON
     TIED = True
+    ROWS = True
 
     x: Value = operand("any shape")
     axes: Sequence[int] = attr("places of the new dims in the result", AttrKind.INTS)
