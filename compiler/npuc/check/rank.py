@@ -160,12 +160,12 @@ def _graph(levels: Levels, options: Options) -> tuple[Graph, PassContext]:
     source = levels.made.source
     graph = parse(source)
     context = context_of(graph, options, source.folder)
-    for kind in GRAPH_PASSES:
-        if kind is Calibrate:
-            _give(graph, levels.made.quants)
-        # What the NPU cannot run can be compared all the same.
-        if kind is not Legalise:
-            PassManager([kind()]).run(graph, context)
+    first = GRAPH_PASSES.index(Calibrate)
+    PassManager([kind() for kind in GRAPH_PASSES[:first]]).run(graph, context)
+    _give(graph, levels.made.quants)
+    # What the NPU cannot run can be compared all the same.
+    rest = [kind() for kind in GRAPH_PASSES[first:] if kind is not Legalise]
+    PassManager(rest).run(graph, context)
     return graph, context
 
 
