@@ -497,6 +497,9 @@ def _requantise(maker: _Maker) -> None:
     if x is None:
         return
     scale, zero_point = maker.pick(0.03, 0.1, 0.5), maker.between(-128, 127)
+    if maker.between(0, 1):
+        maker.append("fake_quant", [x], scale=scale, zero_point=zero_point)
+        return
     if maker.append("quantize", [x], scale=scale, zero_point=zero_point) and maker.between(0, 3):
         last = next(reversed(list(maker.graph.ops)))
         maker.append("dequantize", [last.result])

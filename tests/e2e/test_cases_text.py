@@ -77,3 +77,51 @@ def test_c42_float16_is_rounded_and_not_cut(mode: str) -> None:
 }"""
     x = np.array([0.050018, -0.050018], np.float16)
     assert run(compiled(text, rounding=mode), x=x).tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_c10_relu6_ends_at_the_code_of_six(mode: str) -> None:
+    text = """graph @r(%q: tensor<3xi8, q<scale = 0.05, zp = -128>>) {
+  %y = relu6(%q) : tensor<3xi8, q<scale = 0.05, zp = -128>>
+  return %y
+}"""
+    q = np.array([-128, -8, 127], np.int8)
+    assert run(compiled(text, rounding=mode), q=q).tolist() == [-128, -8, -8]
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16"])
+@pytest.mark.parametrize("alpha", [0.1, 0.1015625, 0.0, 1.0, -1.0, 2.0])
+def test_c34_slopes_below_zero_are_kept(alpha: float, precision: str) -> None:
+    text = f"""graph @s(%x: tensor<1x3x1x8xf32>) {{
+  %s = const splat({alpha}) : tensor<3x1x1xf32>
+  %a = leaky_relu(%x) {{alpha = {alpha}}}
+  %b = prelu(%x, %s)
+  %y = concat(%a, %b) {{axis = 1}}
+  return %y
+}}"""
+    x = np.linspace(-1.0, 1.0, 24, dtype=np.float32).reshape(1, 3, 1, 8)
+    below = np.concatenate([x, x], axis=1) < -0.01
+    for mode in MODES:
+        options = {"calibrate": {"x": x}, "precision": precision, "level": 0}
+        made = compiled(text, rounding=mode, **options)
+        steps = 255 if precision == "int8" else 65535
+        # A step of the input times the slope, and one of the output, whose range is at most 3.
+        bound = (2.0 * max(abs(alpha), 1.0) + 3.0) / steps
+        given = run(made, x=x)
+        assert np.abs(given - alpha * np.concatenate([x, x], axis=1))[below].max() <= bound
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("precision", ["int8", "int16", "fp16", "fp32"])
+def test_c43_sub_keeps_its_order_behind_a_folded_batch_norm(precision: str, mode: str) -> None:
+    text = """graph @d(%a: tensor<1x2x1x1xf32>, %b: tensor<1x2x1x1xf32>) {
+  %one = const splat(1.0) : tensor<2xf32>
+  %two = const splat(2.0) : tensor<2xf32>
+  %zero = const splat(0.0) : tensor<2xf32>
+  %n = batch_norm(%b, %two, %one, %zero, %one) {epsilon = 0.0}
+  %y = sub(%a, %n)
+  return %y
+}"""
+    a, b = np.array([[[[5.0]], [[1.0]]]], np.float32), np.array([[[[1.0]], [[2.0]]]], np.float32)
+    made = compiled(text, calibrate={"a": a, "b": b}, rounding=mode, precision=precision)
+    np.testing.assert_allclose(run(made, a=a, b=b).ravel(), [2.0, -4.0], atol=0.05)

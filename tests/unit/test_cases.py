@@ -55,10 +55,12 @@ CASES: dict[str, tuple[str, str]] = {
     "C32": (f"{OPS}/test_float_values.py", "test_c32_same_upper_pads_the_end"),
     "C33": (f"{PASSES}/test_weights.py",
             "test_a_depthwise_channel_a_thousand_times_smaller_is_noted"),
+    "C34": ("e2e/test_cases_text.py", "test_c34_slopes_below_zero_are_kept"),
     "C35": ("unit/npuc/frontend/test_constants.py", "test_links_that_leave_the_folder_are_refused"),
     "C41": ("unit/npuc/frontend/test_text.py", "test_values_and_ops_have_names_of_their_own"),
     "C42": ("e2e/test_cases_text.py", "test_c42_float16_is_rounded_and_not_cut"),
-    "C43": (f"{OPS}/test_float_values.py", "test_c43_concat_keeps_the_order_of_its_pieces"),
+    "C43": ("e2e/test_cases_text.py",
+            "test_c43_sub_keeps_its_order_behind_a_folded_batch_norm"),
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from npuc.ops.div import Div as Div
 from npuc.ops.elu import Elu as Elu
 from npuc.ops.exp import Exp as Exp
 from npuc.ops.expand import Expand as Expand
+from npuc.ops.fake_quant import FakeQuant as FakeQuant
 from npuc.ops.flatten import Flatten as Flatten
 from npuc.ops.gather import Gather as Gather
 from npuc.ops.gelu import Gelu as Gelu

@@ -1,7 +1,8 @@
 """Freeze fake quantisation: the parameters of dequantize(quantize(x)) move onto x's float type.
 
-A float type with parameters means "this value is stored with these": calibration leaves it alone.
-A constant that is stored quantised, dequantize(const), becomes a frozen float constant likewise.
+A fake_quant is such a pair. A float type with parameters means "this value is stored with these":
+calibration leaves it alone. A constant that is stored quantised, dequantize(const), becomes a
+frozen float constant likewise.
 
 Invariant: a quantize that anything but its dequantize reads stays, as does a second pair with other
 parameters, and a pair whose result is an output that x cannot be; outputs keep their names.
@@ -16,9 +17,10 @@ from npuabi.enums import DType, Rounding
 from npuc.ir.core import Graph, Op, Value
 from npuc.ir.types import Quant
 from npuc.ops.dequantize import Dequantize
+from npuc.ops.fake_quant import FakeQuant
 from npuc.ops.quantize import Quantize
 from npuc.passes.context import PassContext
-from npuc.passes.edit import add_constant, constant_of, erase_unused, only_user
+from npuc.passes.edit import Names, add_constant, constant_of, erase_unused, only_user
 from npuc.passes.level import Level
 
 __all__ = ["FreezeFakeQuant"]
@@ -32,10 +34,32 @@ class FreezeFakeQuant:
     LEVEL: ClassVar[Level] = Level.GRAPH
 
     def run(self, graph: Graph, context: PassContext) -> None:
-        """Freeze every pair of *graph*."""
+        """Freeze every pair of *graph*, fake_quant spelt out as one."""
+        names = Names(graph)
+        for op in graph.ops:
+            if isinstance(op, FakeQuant):
+                _spell_out(graph, op, names)
         for op in graph.ops:
             if isinstance(op, Dequantize):
                 _freeze(graph, op, context)
+
+
+def _spell_out(graph: Graph, op: FakeQuant, names: Names) -> None:
+    """Replace a fake_quant by quantize and dequantize."""
+    quantize = Quantize(
+        op.inputs,
+        result_types=[op.codes],
+        names=[names.fresh(f"{op.result.name}_q")],
+        location=op.location,
+    )
+    dequantize = Dequantize(
+        [graph.insert(quantize, before=op).result],
+        result_types=[op.result.type],
+        names=[op.result.name],
+        location=op.location,
+    )
+    graph.replace(op.result, graph.insert(dequantize, before=op).result)
+    op.erase()
 
 
 def _freeze(graph: Graph, op: Op, context: PassContext) -> None:

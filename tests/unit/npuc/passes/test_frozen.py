@@ -10,6 +10,7 @@ import pytest
 
 from npuabi.enums import Rounding
 from npuc.diagnostics import CompileError
+from npuc.ir.printer import print_graph
 from npuc.ir.types import Quant
 
 FROZEN = """
@@ -64,6 +65,26 @@ graph @g(%x: tensor<1x2xf32>) {
     assert [v.name for v in graph.outputs] == ["out"]
     (got,) = bench.run(graph, x=np.array([[3.0, -1.0]], np.float32))
     assert got.tolist() == [[3.0, 0.0]]
+
+
+def test_fake_quant_freezes_as_the_pair_that_it_is(bench: Any) -> None:
+    text = """
+graph @g(%x: tensor<1x2xf32>) {
+  %r = sigmoid(%x)
+  BODY
+  %y = neg(%z)
+  return %y, %z
+}
+"""
+    pair = "%q = quantize(%r) {scale = 0.5, zero_point = 3}\n  %z = dequantize(%q)"
+    bench.calibrate(x=np.array([[3.0, -1.0]], np.float32))
+    one, other = (
+        bench.passed(text.replace("BODY", body), "freeze_fake_quant")
+        for body in ("%z = fake_quant(%r) {scale = 0.5, zero_point = 3}", pair)
+    )
+    assert print_graph(one) == print_graph(other)
+    assert "fake" not in print_graph(one)
+    assert bench.op(one, "sigmoid").result.tensor.quant == Quant.per_tensor(0.5, 3)
 
 
 def test_a_pair_between_input_and_output_stays(bench: Any) -> None:
