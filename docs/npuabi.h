@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 1u
-#define NPU_SCHEMA_HASH UINT64_C(0x23e2d653687f7419)
+#define NPU_SCHEMA_HASH UINT64_C(0x27419909d044da8c)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -77,6 +77,9 @@ enum npu_opcode {
     NPU_OPCODE_DEPTH_TO_SPACE = 25,
     NPU_OPCODE_SPACE_TO_DEPTH = 26,
     NPU_OPCODE_MATMUL = 27,
+    NPU_OPCODE_REDUCE = 28,
+    NPU_OPCODE_ARGMAX = 29,
+    NPU_OPCODE_LOG_SOFTMAX = 30,
     NPU_OPCODE_NORM = 31,
     NPU_OPCODE_CAST = 35,
 };
@@ -292,7 +295,7 @@ struct npu_toa {
     uint16_t op; /* index of the op it came from in the source map */
     uint32_t tensors[5]; /* input, weights, parameters, residual, output */
     uint16_t waits[4]; /* TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16 */
-    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0; lookup: form, 1 */
+    uint8_t kernel[2]; /* kernel height, width; softmax: axis, 0; norm: set of axes, 0; reduce: kind, wide; argmax: axis, last; lookup: form, 1 */
     uint8_t stride[2]; /* rows, columns moved a step */
     uint8_t dilation[2]; /* rows, columns between taps */
     uint8_t pads[4]; /* rows and columns beyond the stripe: top, left, bottom, right */

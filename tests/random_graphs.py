@@ -419,6 +419,23 @@ def _row_norm(maker: _Maker) -> None:
     maker.append(kind, [x, scale, bias], **attributes)
 
 
+def _reduction(maker: _Maker) -> None:
+    """A sum, mean or maximum over some axes, or the place of the maximum."""
+    x = maker.value()
+    if x is None:
+        return
+    rank = x.tensor.rank
+    kind = maker.pick("reduce_mean", "reduce_sum", "reduce_max", "argmax")
+    attributes: dict[str, Any] = {"keepdims": maker.between(0, 1)}
+    if kind == "argmax":
+        attributes["axis"] = maker.between(-rank, max(rank - 1, 0))
+        attributes["select_last_index"] = maker.between(0, 1)
+    elif maker.between(0, 3):
+        axes = maker.random.sample(range(rank), maker.between(0, rank))
+        attributes["axes"] = [maker.pick(axis, axis - rank) for axis in axes]
+    maker.append(kind, [x], **attributes)
+
+
 def _flatten(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
@@ -472,7 +489,8 @@ def _split(maker: _Maker) -> None:
 def _softmax(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
-        maker.append("softmax", [x], axis=maker.between(-x.tensor.rank, -1))
+        kind = maker.pick("softmax", "log_softmax")
+        maker.append(kind, [x], axis=maker.between(-x.tensor.rank, -1))
 
 
 def _identity(maker: _Maker) -> None:
@@ -537,6 +555,8 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _matmul,
     _row_norm,
     _row_norm,
+    _reduction,
+    _reduction,
     _flatten,
     _reshape,
     _concat,

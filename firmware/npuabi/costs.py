@@ -54,6 +54,9 @@ LANE_OPS: dict[Opcode, int] = {
     Opcode.DEQUANTIZE: 1,
     Opcode.CAST: 1,
     Opcode.SOFTMAX: 24,
+    Opcode.LOG_SOFTMAX: 24,
+    Opcode.REDUCE: 1,
+    Opcode.ARGMAX: 2,
     Opcode.NORM: 8,
     Opcode.LOOKUP: 1,
     Opcode.SUB: 2,
@@ -64,7 +67,7 @@ LANE_OPS: dict[Opcode, int] = {
     Opcode.PRELU: 2,
 }
 """Lane operations an output element; softmax: three passes (max, sum, divide) of eight; norm: a
-pass of two (sum, squares) and one of six.
+pass of two (sum, squares) and one of six. Reductions: an input element.
 
 Pools and resizes cost one for each tap of the window, a global pool one for each pixel of the
 input. A LOOKUP of i16 codes reads two entries and interpolates: it takes 4. An EVAL takes what its
@@ -72,6 +75,9 @@ program does, in lanes of 4 bytes when codes go in or out.
 """
 
 INTERPOLATED_LANE_OPS = 4
+
+_ACROSS_LANES = 4
+"""Steps that bring 16 lanes to one."""
 
 RELAYOUT_ELEMENTS_PER_CYCLE = 1
 """Elements a cycle of a copy that moves elements to other lanes or another layout."""
@@ -380,6 +386,17 @@ def _softmax(toa: Toa, operands: Operands, target: Target) -> Cost:
     return _vector(toa, operands, target, LANE_OPS[toa.opcode], reads)
 
 
+def _reduction(toa: Toa, operands: Operands, target: Target) -> Cost:
+    """*LANE_OPS* an input element; four steps more an output where the lanes add up."""
+    source, output = _need(toa, operands.input, "input"), _need(toa, operands.output, "output")
+    lanes = max(1, target.vector_lanes // source.record.dtype.size)
+    cycles = _ceil(source.elements * LANE_OPS[toa.opcode], lanes)
+    inner = 3 if source.record.layout is Layout.NCHW else 1
+    if source.dims[inner] > output.dims[inner]:
+        cycles += _ACROSS_LANES * math.prod(output.dims)
+    return Cost(cycles, (source.words, 0, _words(operands.parameters), 0, output.words))
+
+
 def _norm(toa: Toa, operands: Operands, target: Target) -> Cost:
     reads = 2 * _need(toa, operands.input, "input").words
     return _vector(toa, operands, target, LANE_OPS[toa.opcode], reads)
@@ -464,6 +481,9 @@ _COSTS: dict[Opcode, Callable[[Toa, Operands, Target], Cost]] = {
     Opcode.GLOBAL_AVG_POOL: _global_pool,
     Opcode.COPY: _copy,
     Opcode.SOFTMAX: _softmax,
+    Opcode.LOG_SOFTMAX: _softmax,
+    Opcode.REDUCE: _reduction,
+    Opcode.ARGMAX: _reduction,
     Opcode.NORM: _norm,
     Opcode.MATMUL: _matmul,
     Opcode.REMAP: _remap,

@@ -55,6 +55,9 @@ class Opcode(IntEnum):
     DEPTH_TO_SPACE = 25
     SPACE_TO_DEPTH = 26
     MATMUL = 27
+    REDUCE = 28
+    ARGMAX = 29
+    LOG_SOFTMAX = 30
     NORM = 31
     CAST = 35
 

@@ -34,6 +34,9 @@ __all__ = [
     "float_bits",
     "fused_multiply_add",
     "get_reciprocal",
+    "log_of_q12",
+    "log_real",
+    "log_softmax_parameters",
     "multiplier_of",
     "one_over_one_plus_x",
     "quantize_multiplier",
@@ -445,3 +448,94 @@ def get_reciprocal(x: Any, integer_bits: int = _ACCUMULATION_INTEGER_BITS) -> tu
     raw = np.asarray(x, np.int64)
     headroom = 32 - np.frexp(raw.astype(np.float64))[1].astype(np.int64)
     return one_over_one_plus_x((raw << headroom) - (1 << 31)), integer_bits - headroom
+
+
+# --- log softmax ------------------------------------------------------------------------------
+
+_LOG_2, _SQRT_HALF, _SQRT_SQRT_HALF = 1488522236, 1518500250, 1805811301
+_ALPHA_N, _ALPHA_D, _ALPHA_I, _ALPHA_F = 117049297, 127690142, 1057819769, 638450708
+_ONE_QUARTER = 1 << 29
+_LOG_INTEGER_BITS = _SOFTMAX_INTEGER_BITS + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSoftmaxParameters:
+    """Those of softmax, and how a Q5.26 number is turned back into a difference of codes."""
+
+    input_multiplier: int
+    input_shift: int
+    diff_min: int
+    output_multiplier: int
+    output_shift: int
+
+
+def log_softmax_parameters(scale: float, rounding: Rounding) -> LogSoftmaxParameters:
+    """Return LiteRT's LOG_SOFTMAX parameters for an input of *scale*.
+
+    EVEN has a float rule and uses none of them. Raises ValueError as softmax_parameters does.
+    """
+    found = softmax_parameters(scale, rounding)
+    back = (0, 0)
+    if rounding is not Rounding.EVEN:
+        back = quantize_multiplier((1 << (31 - found.input_shift)) / found.input_multiplier)
+    return LogSoftmaxParameters(
+        input_multiplier=found.input_multiplier,
+        input_shift=found.input_shift,
+        diff_min=found.diff_min,
+        output_multiplier=back[0],
+        output_shift=back[1],
+    )
+
+
+def log_of_q12(x: Any) -> Ints:
+    """Return the logarithm in Q5.26 of *x* >= 1 in Q12.19.
+
+    LiteRT's log_x_for_x_greater_than_or_equal_to_1, same bits: x = 2^z * r with r near
+    sqrt(sqrt(1/2)), and a rational function of r.
+    """
+    raw = np.asarray(x, np.int64)
+    bits = 31 - _LOG_INTEGER_BITS
+    quarter = rounding_divide_by_pot(_ONE_QUARTER, _LOG_INTEGER_BITS)
+    head_a = _leading_zeros(raw)
+    r_a = saturating_left_shift(srdhm(saturating_left_shift(raw, head_a - 1), _SQRT_HALF), 1)
+    z_a = _times_pot(_ACCUMULATION_INTEGER_BITS - head_a, bits) + quarter
+    head_b = _leading_zeros(srdhm(raw, _SQRT_HALF)) - 1
+    r_b = saturating_left_shift(raw, head_b)
+    z_b = _times_pot(_ACCUMULATION_INTEGER_BITS - head_b, bits) - quarter
+    r, z = np.minimum(r_a, r_b), np.maximum(z_a, z_b)
+    p = rounding_divide_by_pot(r + _SQRT_SQRT_HALF, 1)
+    q = 2 * (r - _SQRT_SQRT_HALF)
+    square = srdhm(q, q)
+    num = srdhm(q, r) + srdhm(srdhm(q, square), _ALPHA_N)
+    den = srdhm(p, _ALPHA_I + q + srdhm(_ALPHA_D, square)) + srdhm(_ALPHA_F, q)
+    ratio = srdhm(rounding_divide_by_pot(num, _LOG_INTEGER_BITS), one_over_one_plus_x(den))
+    return saturating_left_shift(srdhm(z, _LOG_2) + ratio, 1)
+
+
+def _leading_zeros(x: Ints) -> Ints:
+    return 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+
+
+def _times_pot(x: Ints, exponent: int) -> Ints:
+    return np.asarray(np.clip(x << exponent, INT32_MIN, INT32_MAX))
+
+
+_LN_2_HIGH, _LN_2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+_SERIES = tuple(range(23, 1, -2))
+
+
+def log_real(x: Any) -> NDArray[np.float64]:
+    """Return the natural logarithm of float64 *x* > 0, the same on every machine.
+
+    x = m * 2^e, m in [sqrt(1/2), sqrt(2)), s = (m - 1) / (m + 1): e * ln 2 + 2 * (s + s^3 / 3 +
+    s^5 / 5 + ...) up to s^23, from the smallest term; within two units of the last place.
+    """
+    m, e = np.frexp(np.asarray(x, np.float64))
+    small = m < 0.7071067811865476
+    m, e = np.where(small, 2 * m, m), (e - small).astype(np.float64)
+    s = (m - 1) / (m + 1)
+    square = s * s
+    series = np.zeros_like(s)
+    for power in _SERIES:
+        series = (series + 1.0 / power) * square
+    return np.asarray(e * _LN_2_HIGH + (e * _LN_2_LOW + (s + s * series) * 2))

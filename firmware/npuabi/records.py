@@ -153,7 +153,9 @@ class Toa(Record):
     )
     waits: tuple[int, ...] = u16s(4, "TOAs finished by DMA-in, DMA-out, MAC, vector, mod 2^16")
     kernel: tuple[int, ...] = u8s(
-        2, "kernel height, width; softmax: axis, 0; norm: set of axes, 0; lookup: form, 1"
+        2,
+        "kernel height, width; softmax: axis, 0; norm: set of axes, 0; reduce: kind, wide; "
+        "argmax: axis, last; lookup: form, 1",
     )
     stride: tuple[int, ...] = u8s(2, "rows, columns moved a step")
     dilation: tuple[int, ...] = u8s(2, "rows, columns between taps")

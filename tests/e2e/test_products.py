@@ -83,3 +83,22 @@ def test_products_of_rows_need_no_copies() -> None:
     assert opcodes.count(Opcode.MATMUL) == 2
     assert opcodes.count(Opcode.CONV) == 2
     assert Opcode.COPY not in opcodes
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16", "fp32"])
+def test_rows_larger_than_the_sram_are_reduced_axis_by_axis(precision: str) -> None:
+    text = """graph @g(%x: tensor<1x40x60x61xf32>) {
+  %m = reduce_mean(%x)
+  %s = reduce_sum(%x) {axes = [2, 3], keepdims = 0}
+  %h = reduce_max(%x)
+  return %m, %s, %h
+}"""
+    found = compiled(case_of(text), target="tiny", precision=precision, level=1)
+    opcodes = [toa.opcode for toa in found.compilation.program.toas]
+    assert opcodes.count(Opcode.REDUCE) > 6
+    if precision != "fp32":
+        assert differing(found) == {}
+        return
+    expected = found.compilation.reference(found.case.inputs)
+    for name, array in found.run().items():
+        assert np.allclose(array, expected[name], rtol=1e-5, atol=1e-5)

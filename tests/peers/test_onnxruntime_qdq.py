@@ -69,14 +69,16 @@ class Model:
         given = [name, *self.scales(name, quant, dtype)]
         return self.node("DequantizeLinear", given, f"{name}_real", **axis)
 
-    def run(self, inputs: dict[str, Array], result: str) -> Array:
+    def run(self, inputs: dict[str, Array], result: str, *, kind: int = 0) -> Array:
         """Return what a default session computes."""
         kinds = {np.dtype(np.int8): onnx.TensorProto.INT8, np.dtype("f4"): onnx.TensorProto.FLOAT}
         ends = [
             onnx.helper.make_tensor_value_info(name, kinds[array.dtype], list(array.shape))
             for name, array in inputs.items()
         ]
-        kind = onnx.TensorProto.FLOAT if result.endswith("_real") else onnx.TensorProto.INT8
+        if not kind:
+            real = result.endswith("_real")
+            kind = onnx.TensorProto.FLOAT if real else onnx.TensorProto.INT8
         out = [onnx.helper.make_tensor_value_info(result, kind, None)]
         graph = onnx.helper.make_graph(self.nodes, "qdq", ends, out, self.constants)
         opset = onnx.helper.make_opsetid("", 21)

@@ -33,6 +33,7 @@ ACTIVATIONS: dict[str, tuple[int, tuple[float, float] | None]] = {
 _TYPES = {
     np.dtype(np.float32): schema.TensorType.FLOAT32,
     np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.uint8): schema.TensorType.UINT8,
     np.dtype(np.int16): schema.TensorType.INT16,
     np.dtype(np.int32): schema.TensorType.INT32,
     np.dtype(np.int64): schema.TensorType.INT64,

@@ -6,9 +6,8 @@ arithmetic does not.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,9 @@ from npuc.npu.pack import (
     pack_floats,
     pack_taps,
 )
-from npuc.npu.regions import Box, root_of, whole
-from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, View, buffer_type
+from npuc.npu.regions import Box, whole
+from npuc.npu.reshaped import reshaped
+from npuc.npu.tasks import Conv, Copy, Depthwise, Rescale, Task, buffer_type
 from npuc.reference import (
     add_headroom,
     clamp_codes,
@@ -51,6 +51,7 @@ __all__ = [
     "lower_product",
     "lower_rescale",
     "lower_reshape",
+    "lower_shape",
     "lower_slice",
     "quant_at",
 ]
@@ -370,36 +371,26 @@ def lower_copy(builder: Builder, op: Op, x: Value, target: Value) -> None:
 
 def lower_reshape(builder: Builder, op: Op, x: Value, result: Value) -> None:
     """Let the result be the operand's memory where its elements already lie right, else copy."""
-    source = builder.read(x)
-    if builder.is_bound(result) or not _same_memory(source, result, builder):
+    lower_shape(builder, op, builder.read(x), result)
+
+
+def lower_shape(builder: Builder, op: Op, source: Value, result: Value) -> None:
+    """Let the L2 value *result* be the elements of buffer *source*, in place or copied."""
+    seen = None
+    if not builder.is_bound(result):
+        seen = _as_it_is(source, builder.type_of(result))
+    if seen is None:
         return lower_copy(builder, op, source, builder.result_of(result))
-    wanted = builder.type_of(result)
-    if wanted.tensor.dims == source.tensor.dims:
-        builder.alias(result, source)
-    else:
-        base, offset = root_of(source)
-        old = buffer_type(source)
-        strides = (*old.strides[:2], *wanted.strides[2:])
-        seen = replace(wanted, strides=strides, place=buffer_type(base).place, lane=old.lane)
-        view = View([base], {"offset": offset}, result_types=[seen])
-        builder.alias(result, builder.graph.append(view).result)
+    builder.alias(result, seen)
     return None
 
 
-def _same_memory(source: Value, result: Value, builder: Builder) -> bool:
-    """Whether both shapes enumerate the same bricks: equal dims, or pixels of one image."""
-    old, new = buffer_type(source), builder.type_of(result)
-    if old.tensor.layout is not new.tensor.layout:
-        return False
-    if old.tensor.dims == new.tensor.dims:
-        return True
-    same_channels = old.tensor.dims[:2] == new.tensor.dims[:2]
-    dense = all(b.strides[2] == b.tensor.dims[3] * b.strides[3] for b in (old, new))
-    return same_channels and dense and _plane(old) == _plane(new)
-
-
-def _plane(buffer: Buffer) -> int:
-    return math.prod(buffer.tensor.dims[2:])
+def _as_it_is(source: Value, wanted: Buffer) -> Value | None:
+    """Return *source* as *wanted*, the same buffer where dims and layout are equal."""
+    old = buffer_type(source).tensor
+    if (old.dims, old.layout) == (wanted.tensor.dims, wanted.tensor.layout):
+        return source
+    return reshaped(source, wanted)
 
 
 def lower_slice(builder: Builder, op: Op, source: Value, box: Box, result: Value) -> None:

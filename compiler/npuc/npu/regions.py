@@ -153,6 +153,14 @@ def _rows(task: Task, box: Box) -> Reach:
     return Reach(read.along(1, 0, task.inputs[0].tensor.dims[1]))
 
 
+def _reduced(task: Task, box: Box) -> Reach:
+    """All of the dims that the output has one element of, the others as in the output."""
+    for dim, extent in enumerate(task.inputs[0].tensor.dims):
+        if task.output.tensor.dims[dim] == 1:
+            box = box.along(dim, 0, extent)
+    return Reach(box)
+
+
 def _plane(task: Task, box: Box) -> Reach:
     _, _, h, w = task.inputs[0].tensor.dims
     return Reach(box.along(2, 0, h).along(3, 0, w))
@@ -249,6 +257,7 @@ _REACH: dict[Reads, Callable[[Task, Box], Reach]] = {
     Reads.PLANE: _plane,
     Reads.COPY: _copy,
     Reads.MATRIX_ROWS: _rows,
+    Reads.REDUCED: _reduced,
     Reads.TABLES: _tabled,
     Reads.OTHER_ORDER: _transposed,
     Reads.DEPTH: _unfolded,

@@ -33,6 +33,7 @@ from npuc.npu.tasks import (
     Conv,
     Depthwise,
     GlobalAvgPool,
+    LogSoftmax,
     MatMul,
     Norm,
     Reads,
@@ -289,16 +290,16 @@ class _Counts:
 
 
 def _grain(task: Task) -> Grain:
-    _, c, h, w = task.output.tensor.dims
+    n, c, h, w = task.output.tensor.dims
     layout = task.output.tensor.layout
     # Channels of one pixel lie side by side in every layout; those of several only in bricks.
     channels = c if layout is Layout.NHWC and h * w > 1 else LANES
     if isinstance(task, Norm):
         return _norm_grain(task, channels)
-    if isinstance(task, Softmax):
+    if isinstance(task, Softmax | LogSoftmax):
         axis = task.attributes["kernel"][0]
-        columns = w if axis == 3 else LANES
-        return Grain(c if axis == 1 else channels, h if axis == 2 else 1, columns)
+        columns, batch = w if axis == 3 else LANES, n if axis == 0 else 1
+        return Grain(c if axis == 1 else channels, h if axis == 2 else 1, columns, batch)
     if task.READS in _GRAINS:
         return _GRAINS[task.READS](task, channels)
     if isinstance(task, GlobalAvgPool):

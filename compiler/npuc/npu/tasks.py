@@ -17,6 +17,7 @@ from npuc.ir.types import Buffer, Type
 __all__ = [
     "HOST_ROLES",
     "Add",
+    "ArgMax",
     "AvgPool",
     "BufferOp",
     "Cast",
@@ -31,6 +32,7 @@ __all__ = [
     "DmaOut",
     "Eval",
     "GlobalAvgPool",
+    "LogSoftmax",
     "Lookup",
     "MatMul",
     "MaxPool",
@@ -41,6 +43,7 @@ __all__ = [
     "Prelu",
     "Quantize",
     "Reads",
+    "Reduce",
     "Remap",
     "Rescale",
     "Resize",
@@ -134,6 +137,8 @@ class Reads(Enum):
     """All rows and columns."""
     COPY = auto()
     """Elements of the same row-major places."""
+    REDUCED = auto()
+    """All of each dim that the output has one element of."""
     MATRIX_ROWS = auto()
     """All channels of the same pixels: the rows of a matrix product."""
     TABLES = auto()
@@ -320,6 +325,30 @@ class Cast(Task):
     """float32 to float16, or back."""
 
     OPCODE = Opcode.CAST
+    OPERANDS = (_INPUT, _OUTPUT)
+
+
+@op("npu.log_softmax")
+class LogSoftmax(Task):
+    """Logarithms of softmax along the axis in ``kernel[0]``."""
+
+    OPCODE = Opcode.LOG_SOFTMAX
+
+
+@op("npu.reduce")
+class Reduce(Task):
+    """Sums or maxima over the dims that the output has one element of."""
+
+    OPCODE = Opcode.REDUCE
+    READS = Reads.REDUCED
+
+
+@op("npu.argmax")
+class ArgMax(Task):
+    """Places of the largest elements along the axis in ``kernel[0]``."""
+
+    OPCODE = Opcode.ARGMAX
+    READS = Reads.REDUCED
     OPERANDS = (_INPUT, _OUTPUT)
 
 

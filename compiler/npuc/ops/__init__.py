@@ -6,6 +6,7 @@ Adding an op is one file and one line here: ``import X as X`` is how a name is p
 from npuc.ir.const import Const as Const
 from npuc.ops.abs import Abs as Abs
 from npuc.ops.add import Add as Add
+from npuc.ops.argmax import ArgMax as ArgMax
 from npuc.ops.avg_pool1d import AvgPool1d as AvgPool1d
 from npuc.ops.avg_pool2d import AvgPool2d as AvgPool2d
 from npuc.ops.batch_norm import BatchNorm as BatchNorm
@@ -35,6 +36,7 @@ from npuc.ops.instance_norm import InstanceNorm as InstanceNorm
 from npuc.ops.layer_norm import LayerNorm as LayerNorm
 from npuc.ops.leaky_relu import LeakyRelu as LeakyRelu
 from npuc.ops.log import Log as Log
+from npuc.ops.log_softmax import LogSoftmax as LogSoftmax
 from npuc.ops.matmul import MatMul as MatMul
 from npuc.ops.max import Max as Max
 from npuc.ops.max_pool1d import MaxPool1d as MaxPool1d
@@ -48,6 +50,9 @@ from npuc.ops.pow import Pow as Pow
 from npuc.ops.prelu import Prelu as Prelu
 from npuc.ops.quantize import Quantize as Quantize
 from npuc.ops.reciprocal import Reciprocal as Reciprocal
+from npuc.ops.reduce_max import ReduceMax as ReduceMax
+from npuc.ops.reduce_mean import ReduceMean as ReduceMean
+from npuc.ops.reduce_sum import ReduceSum as ReduceSum
 from npuc.ops.relu import Relu as Relu
 from npuc.ops.relu6 import Relu6 as Relu6
 from npuc.ops.reshape import Reshape as Reshape

@@ -40,8 +40,12 @@ WIDE_QUANT = Quant.per_tensor(RESULT_SCALE, 0)
 _LEAST_SCALE = 2.0**-26
 
 
-def _not_the_batch(op: Softmax) -> bool:
-    return op.x.tensor.rank > 4 or device_axis(op.axis, op.x.tensor.rank) != 0
+_MOST_TERMS = 4095
+
+
+def _terms_fit(op: Softmax) -> bool:
+    extent = op.x.tensor.shape[normalise_axis(op.axis, op.x.tensor.rank)]
+    return extent is None or not is_quantised(op.x) or extent <= _MOST_TERMS
 
 
 @op("softmax")
@@ -50,7 +54,9 @@ class Softmax(Op):
 
     LIMITS = (
         *COMMON,
-        Limit("softmax runs along channels, rows or columns", _not_the_batch, "use another axis"),
+        Limit(
+            f"softmax on codes runs over at most {_MOST_TERMS:,} elements", _terms_fit, "use fp16"
+        ),
     )
     ROWS = True
 
@@ -132,3 +138,4 @@ class Softmax(Op):
         yield cls([floats("x", 2, 10)])
         yield cls([floats("x", 1, 17, 2, 3)], {"axis": 1})
         yield cls([floats("x", 1, 2, 3, 4)], {"axis": 2})
+        yield cls([floats("x", 3, 5)], {"axis": 0})

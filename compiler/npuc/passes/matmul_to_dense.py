@@ -36,10 +36,11 @@ class MatmulToDense:
         """Rewrite *graph* in place; ``no_fuse`` keeps adds apart."""
         names = Names(graph)
         turned: dict[Value, Value] = {}
-        for op in graph.ops:
-            if isinstance(op, MatMul) and _by_a_matrix(op):
-                bias = None if context.no_fuse else _bias_behind(graph, op)
-                _replace(graph, op, bias, turned, names)
+        for op in [op for op in graph.ops if isinstance(op, MatMul) and _by_a_matrix(op)]:
+            bias = None if context.no_fuse else _bias_behind(graph, op)
+            if bias is not None:
+                context.fused[op.result.name] = bias[0].result.name
+            _replace(graph, op, bias, turned, names)
 
 
 def _by_a_matrix(op: MatMul) -> bool:

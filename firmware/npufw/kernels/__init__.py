@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuabi.enums import Opcode
 from npufw.kernels.add import ADD
+from npufw.kernels.argmax import ARGMAX
 from npufw.kernels.avg_pool import AVG_POOL
 from npufw.kernels.base import Kernel
 from npufw.kernels.cast import CAST
@@ -16,6 +17,7 @@ from npufw.kernels.div import DIV
 from npufw.kernels.dma import DMA_IN, DMA_OUT
 from npufw.kernels.eval import EVAL
 from npufw.kernels.global_avg_pool import GLOBAL_AVG_POOL
+from npufw.kernels.log_softmax import LOG_SOFTMAX
 from npufw.kernels.lookup import LOOKUP
 from npufw.kernels.matmul import MATMUL
 from npufw.kernels.max_pool import MAX_POOL
@@ -25,6 +27,7 @@ from npufw.kernels.mul import MUL
 from npufw.kernels.norm import NORM
 from npufw.kernels.prelu import PRELU
 from npufw.kernels.quantize import QUANTIZE
+from npufw.kernels.reduce import REDUCE
 from npufw.kernels.remap import REMAP
 from npufw.kernels.rescale import RESCALE
 from npufw.kernels.resize import RESIZE
@@ -51,6 +54,9 @@ _ALL = (
     CAST,
     SOFTMAX,
     MATMUL,
+    REDUCE,
+    ARGMAX,
+    LOG_SOFTMAX,
     REMAP,
     TRANSPOSE,
     RESIZE,

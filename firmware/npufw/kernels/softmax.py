@@ -33,6 +33,7 @@ from npufw.kernels.layout import load
 from npufw.kernels.params import HEAD_WORDS, head
 from npufw.kernels.vector import (
     ACTIVATIONS,
+    CODES,
     EVERY,
     I32,
     NUMBERS,
@@ -145,9 +146,9 @@ def _table_fits(step: Step) -> Fault:
 
 def _axis(step: Step) -> Fault:
     axis = step.toa.kernel[0]
-    if axis not in (1, 2, 3):
-        return ErrorCode.BAD_WINDOW, f"kernel[0] is the axis, 1 to 3, got {axis}"
-    if step.input.dims[axis] > _MAX_AXIS:
+    if axis > 3:
+        return ErrorCode.BAD_WINDOW, f"kernel[0] is the axis, 0 to 3, got {axis}"
+    if step.input.dtype in CODES and step.input.dims[axis] > _MAX_AXIS:
         text = f"axis {axis} of {dims_text(step.input)} has more than {_MAX_AXIS} elements"
         return ErrorCode.BAD_DIMS, text
     return None

@@ -86,6 +86,12 @@ def test_c04_softmax_of_opset_13_normalises_the_last_axis() -> None:
     assert run(Softmax, np.zeros((2, 3, 4))).tolist() == np.full((2, 3, 4), 0.25).tolist()
 
 
+def test_c04_softmax_of_opset_11_is_a_softmax_between_reshapes() -> None:
+    flat = run(Flatten, np.zeros((2, 3, 4)))
+    shares = run(Reshape, run(Softmax, flat), shape=(2, 3, 4))
+    assert shares.tolist() == np.full((2, 3, 4), 1 / 12).tolist()
+
+
 def test_c08_dilation_counts_in_same_padding() -> None:
     y = run(
         Conv2d,
