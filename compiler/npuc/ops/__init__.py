@@ -21,6 +21,7 @@ from npuc.ops.depth_to_space import DepthToSpace as DepthToSpace
 from npuc.ops.dequantize import Dequantize as Dequantize
 from npuc.ops.div import Div as Div
 from npuc.ops.elu import Elu as Elu
+from npuc.ops.erf import Erf as Erf
 from npuc.ops.exp import Exp as Exp
 from npuc.ops.expand import Expand as Expand
 from npuc.ops.fake_quant import FakeQuant as FakeQuant
