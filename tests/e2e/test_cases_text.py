@@ -35,6 +35,25 @@ def test_c04_softmax_without_an_axis_runs_along_the_last() -> None:
     np.testing.assert_allclose(given, 0.25, atol=1 / 256)
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_c21_nearest_resize_breaks_ties_as_it_is_told(precision: str) -> None:
+    text = """graph @r(%x: tensor<1x1x3x3xf32>, %line: tensor<1x1x1x20xf32>) {
+  %y = resize(%x) {mode = "nearest", nearest_mode = "round_prefer_floor", \
+scales = [1.0, 1.0, 1.5, 1.5]}
+  %z = resize(%line) {mode = "nearest", nearest_mode = "round_prefer_ceil", sizes = [1, 1, 1, 6]}
+  return %y, %z
+}"""
+    inputs = {
+        "x": np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3),
+        "line": np.arange(20, dtype=np.float32).reshape(1, 1, 1, 20),
+    }
+    made = compiled(text, calibrate=inputs, precision=precision)
+    given = Engine(boot(made.blob, load_target("edge"))).run(inputs)
+    wanted = [[0, 0, 1, 2], [0, 0, 1, 2], [3, 3, 4, 5], [6, 6, 7, 8]]
+    assert np.rint(given["y"][0, 0]).tolist() == wanted
+    assert np.rint(given["z"].ravel()).tolist() == [1, 5, 8, 11, 15, 18]
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("coordinates", ["align_corners", "half_pixel", "asymmetric"])
 @pytest.mark.parametrize(("row", "sizes"), [([0.0, 1.0], 4), ([0.0, 0.4, 1.0], 7)])

@@ -21,6 +21,16 @@ def compiled(request: pytest.FixtureRequest) -> Compilation:
     return compile(MODELS / "digits.txt", rounding=request.param)
 
 
+@pytest.mark.parametrize("precision", ["int16", "fp16", "fp32"])
+def test_a_wider_precision_loses_at_most_one_of_the_test_images(precision: str) -> None:
+    made = compile(MODELS / "digits.txt", precision=precision)
+    with np.load(MODELS / "digits_test.npz") as test:
+        images, labels = test["image"], test["labels"]
+    (found,) = Engine(boot(made.blob, made.target)).run({"image": images}).values()
+    correct = int((found.reshape(len(labels), -1).argmax(axis=1) == labels).sum())
+    assert correct >= FLOAT_CORRECT - 1
+
+
 def test_int8_loses_at_most_one_of_the_test_images_and_no_bit_of_the_reference(
     compiled: Compilation,
 ) -> None:

@@ -1,6 +1,7 @@
 """Every op's examples, compiled and emulated: what the firmware gives is what the reference gives.
 
-A new op is under test the moment it is registered: one graph holds all its examples.
+A new op is under test the moment it is registered: one graph holds all its examples. The blob's
+text assembles to the blob.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from npuc.ir.core import REGISTRY, Array, Graph, Op, Value
 from npuc.ir.types import TensorType
 from npufw.boot import boot
 from npufw.engine import Engine
-from tests.compiled import off
+from tests.compiled import comes_back, off
 
 NAMES = sorted(name for name in REGISTRY if not name.startswith("npu.") and name != "const")
 SAMPLES = 3
@@ -76,3 +77,4 @@ def test_the_emulator_gives_what_the_reference_gives(precision: str, name: str) 
     rounding = list(Rounding)[(number + (precision == "int16")) % 3]
     done, inputs = compiled(name, rounding, precision)
     assert off(done, inputs, Engine(boot(done.blob, done.target)).run(inputs)) == {}
+    comes_back(done.blob)

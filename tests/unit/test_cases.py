@@ -37,6 +37,8 @@ CASES: dict[str, tuple[str, str]] = {
     "C17": (f"{ABI}/test_container.py",
             "test_hostile_contents_with_right_crcs_give_a_program_or_a_code"),
     "C18": (f"{ABI}/test_policy.py", "test_only_the_cells_of_the_version_table_load"),
+    "C21": ("e2e/test_cases_text.py",
+            "test_c21_nearest_resize_breaks_ties_as_it_is_told"),
     "C22": ("e2e/test_cases_text.py",
             "test_c22_linear_resize_on_codes_is_within_one_step_of_the_real_one"),
     "C23": (f"{OPS}/test_float_values.py",

@@ -80,7 +80,9 @@ def test_sums_and_means_equal_the_loop(example: Any, mode: Rounding, dtype: DTyp
         assert kept[place] == expected, place
 
 
-@pytest.mark.parametrize("example", list(ReduceMax.examples()), ids=str)
+@pytest.mark.parametrize(
+    "example", list(ReduceMax.examples()), ids=lambda op: str(op.result.tensor)
+)
 def test_maxima_are_codes_of_the_operand(example: Any) -> None:
     op = quantised(example, DType.I8, Quant.per_tensor(0.04, 11))
     x = contents(op, 7)
