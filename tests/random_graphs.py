@@ -320,7 +320,7 @@ def _pair(maker: _Maker) -> None:
         maker.append(name, [x, x])
     elif how == 1:
         shape = [maker.pick(d, 1) for d in x.tensor.dims]
-        drop = maker.between(0, len(shape) - 1)
+        drop = maker.between(0, max(0, len(shape) - 1))
         operands = [x, maker.constant(*shape[drop:])]
         maker.append(name, operands[:: maker.pick(1, -1)])
     else:

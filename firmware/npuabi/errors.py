@@ -149,7 +149,10 @@ _TEXTS: dict[ErrorCode, tuple[str, str]] = {
         "give a multiple, the same for every input",
     ),
     ErrorCode.KNOWN_ANSWER: ("the known-answer test gave other bits", "do not use this core"),
-    ErrorCode.SANITIZER: ("TOAs use memory as they must not", "see the findings; nothing was run"),
+    ErrorCode.SANITIZER: (
+        "descriptors use memory as they must not",
+        "see the findings; nothing was run",
+    ),
     ErrorCode.INPUT_FILE: ("a file of arrays cannot be used", "give an npy or npz without pickle"),
     ErrorCode.INPUT_IMAGE: (
         "an image, its preprocess file or its label cannot be used",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from npuabi.costs import WORD_BYTES
 from npuabi.enums import Layout
 from npuabi.geometry import LANES
 from npuc.ir.core import Value
@@ -138,10 +139,15 @@ def _strides(found: _Dims, wanted: Buffer) -> tuple[int, ...] | None:
 
 
 def _lies_well(seen: Buffer, offset: int) -> bool:
-    """Whether bricks lie on bricks, and the elements of a row side by side."""
+    """Whether bricks lie on bricks, rows on words, and the elements of a row side by side.
+
+    A stripe may begin at any row, and a tensor begins on a word.
+    """
     size, counts = seen.tensor.dtype.size, geometry(seen).counts
+    steps = [s for s, n in zip(seen.strides, counts, strict=True) if n > 1]
     if seen.tensor.layout is Layout.NCHW16C:
         brick = LANES * size
-        steps = [s for s, n in zip(seen.strides, counts, strict=True) if n > 1]
         return offset % brick == 0 and all(step % brick == 0 for step in steps)
+    if offset % WORD_BYTES or any(step % WORD_BYTES for step in steps if step != size):
+        return False
     return counts[3] == 1 or seen.strides[3] == size or seen.tensor.layout is Layout.NHWC

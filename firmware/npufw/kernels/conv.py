@@ -58,7 +58,7 @@ def _floats(step: Step, arrays: Arrays) -> NDArray[Any] | None:
         sums = _products(step, arrays, weights, 0, np.matmul).astype(np.float32, copy=False)
         if step.toa.flags & ToaFlag.CLEAR:
             sums += float_bias(arrays.parameters, sums.shape[3])
-        if arrays.sums.values is not None:
+        elif arrays.sums.values is not None:
             sums += arrays.sums.values
     arrays.sums.values = None if step.toa.flags & ToaFlag.WRITE else sums
     if not step.toa.flags & ToaFlag.WRITE:
@@ -80,7 +80,7 @@ def _codes(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     if step.input.dtype is DType.I8:
         multiply = partial(exact_product, starts=cuts_of(weights))
     sums = np.add(_products(step, arrays, weights, zero, multiply), offset, dtype=np.float64)
-    if arrays.sums.values is not None:
+    if arrays.sums.values is not None and not step.toa.flags & ToaFlag.CLEAR:
         sums += arrays.sums.values
         largest = math.inf
     sums = held(sums, step, largest)

@@ -45,7 +45,7 @@ def _product(step: Step, arrays: Arrays) -> NDArray[Any] | None:
         if floats
         else _code_sums(rows, columns, params)
     )
-    if arrays.sums.values is not None:
+    if arrays.sums.values is not None and not step.toa.flags & ToaFlag.CLEAR:
         sums = sums + arrays.sums.values
     if not (floats or step.toa.flags & ToaFlag.WIDE):
         sums = sums.astype(np.int32).astype(np.int64)

@@ -32,11 +32,11 @@ def test_opt_takes_random_calibration_and_warns(tmp_path: Path) -> None:
     assert "random noise" in done.stderr
 
 
-@pytest.mark.parametrize("passes", ["lower", "fold_batch_norm,lower", "lower,lower"])
+@pytest.mark.parametrize("passes", ["lower", "lower,lower"])
 def test_lowering_a_float_graph_is_refused_at_the_ops_place(passes: str) -> None:
     done = CliRunner().invoke(main, ["opt", str(MODELS / "conv_bn_relu.txt"), "--passes", passes])
     assert done.exit_code == 1
-    assert "conv_bn_relu.txt:8:8: error: " in done.stderr
+    assert "conv_bn_relu.txt:9:8: error: " in done.stderr
     assert "lower takes the quantised graph" in done.stderr
     assert "Traceback" not in done.output
 

@@ -99,13 +99,13 @@ def test_codes_equal_the_loop(seed: int, dtype: DType) -> None:
         assert result[place] == case.expected(place), place
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 5])
 def test_ranges_of_k_add_up(seed: int) -> None:
     case, sums = Case(seed), Sums()
     depth = case.a.shape[1]
     cut = depth // 2
-    if not 0 < cut < depth or np.prod(case.out) > 1024:
-        pytest.skip("nothing to cut, or more sums than the accumulators hold")
+    assert 0 < cut < depth
+    assert np.prod(case.out) <= 1024
     first = case.call(slice(cut), flags=ToaFlag.CLEAR, sums=sums)
     assert first.run() is None
     second = case.call(slice(cut, None), flags=ToaFlag.WRITE, sums=sums).run()

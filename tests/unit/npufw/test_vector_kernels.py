@@ -329,8 +329,8 @@ def test_softmax_is_within_one_code_of_the_real_one_along_its_axis(
 
 
 def test_softmax_refuses_an_axis_that_is_none() -> None:
-    with pytest.raises(AbiError, match="is the axis, 1 to 3, got 0"):
-        softmax(np.zeros((1, 4, 1, 1), np.int8), 0.1, 0, Rounding.DOUBLE)
+    with pytest.raises(AbiError, match="is the axis, 0 to 3, got 4"):
+        softmax(np.zeros((1, 4, 1, 1), np.int8), 0.1, 4, Rounding.DOUBLE)
 
 
 def test_parameters_without_their_head_are_refused() -> None:

@@ -194,7 +194,8 @@ def test_a_message_shows_the_line_with_a_caret() -> None:
     with pytest.raises(CompileError) as caught:
         parse_text("graph @g(%x: tensor<1xf32>) {\n  %y = relo(%x)\n  return %y\n}", file="a.txt")
     assert str(caught.value).splitlines() == [
-        "a.txt:2:8: error: unknown op 'relo', did you mean relu; npuc ops lists all ops",
+        "a.txt:2:8: error: unknown op 'relo', did you mean relu or relu6 or prelu; "
+        "npuc ops lists all ops",
         "    %y = relo(%x)",
         "         ^",
     ]

@@ -202,7 +202,6 @@ LIMITED: list[tuple[type[Op], Shapes, dict[str, Any], str]] = [
     (Conv2d, [(1, 1, 600, 4), (1, 1, 2, 1)], {"dilations": (256, 1)}, "at most 255"),
     (Conv2d, [(1, 1, 4, 4), (1, 1, 2, 2)], {"pads": (0, 0, 256, 0)}, "at most 255"),
     (MaxPool2d, [(1, 1, 9, 9)], {"kernel_shape": (1, 1), "strides": (256, 1)}, "at most 255"),
-    (Softmax, [(2, 3)], {"axis": 0}, "along channels, rows or columns"),
     (BatchNorm, [(1, 3), (3,), (3,), (3,), (3,)], {}, "only folded"),
 ]
 
