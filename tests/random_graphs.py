@@ -320,7 +320,7 @@ def _pair(maker: _Maker) -> None:
         maker.append(name, [x, x])
     elif how == 1:
         shape = [maker.pick(d, 1) for d in x.tensor.dims]
-        drop = maker.between(0, max(0, len(shape) - 1))
+        drop = maker.between(0, max(len(shape) - 1, 0))
         operands = [x, maker.constant(*shape[drop:])]
         maker.append(name, operands[:: maker.pick(1, -1)])
     else:
@@ -333,7 +333,7 @@ def _prelu(maker: _Maker) -> None:
     x = maker.value()
     if x is not None:
         shape = [maker.pick(d, 1) for d in x.tensor.dims]
-        drop = maker.between(0, len(shape) - 1)
+        drop = maker.between(0, max(len(shape) - 1, 0))
         maker.append("prelu", [x, maker.constant(*shape[drop:])])
 
 
@@ -400,7 +400,7 @@ def _matmul(maker: _Maker) -> None:
 
 def _row_norm(maker: _Maker) -> None:
     """A layer, instance or group norm of some value."""
-    x = maker.value()
+    x = maker.value(1, 2, 3, 4)
     if x is None:
         return
     dims = x.tensor.dims
@@ -425,10 +425,10 @@ def _reduction(maker: _Maker) -> None:
     if x is None:
         return
     rank = x.tensor.rank
-    kind = maker.pick("reduce_mean", "reduce_sum", "reduce_max", "argmax")
+    kind = maker.pick("reduce_mean", "reduce_sum", "reduce_max", "argmax" if rank else "reduce_max")
     attributes: dict[str, Any] = {"keepdims": maker.between(0, 1)}
     if kind == "argmax":
-        attributes["axis"] = maker.between(-rank, max(rank - 1, 0))
+        attributes["axis"] = maker.between(-rank, rank - 1)
         attributes["select_last_index"] = maker.between(0, 1)
     elif maker.between(0, 3):
         axes = maker.random.sample(range(rank), maker.between(0, rank))
@@ -472,7 +472,7 @@ def _without(value: Value, axis: int) -> tuple[int, ...]:
 
 
 def _split(maker: _Maker) -> None:
-    x = maker.value()
+    x = maker.value(1, 2, 3, 4)
     if x is None:
         return
     axis = maker.between(0, x.tensor.rank - 1)
@@ -487,7 +487,7 @@ def _split(maker: _Maker) -> None:
 
 
 def _softmax(maker: _Maker) -> None:
-    x = maker.value()
+    x = maker.value(1, 2, 3, 4)
     if x is not None:
         kind = maker.pick("softmax", "log_softmax")
         maker.append(kind, [x], axis=maker.between(-x.tensor.rank, -1))
