@@ -8,8 +8,7 @@ nothing, so that a sample of TOAs is a sample of faults.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import replace
 from typing import Any
 
 from npuabi.enums import Layout, Opcode, Space, ToaFlag, Unit
@@ -17,39 +16,12 @@ from npuabi.records import NO_TENSOR, TensorDescriptor
 from npufw.boot import Image
 from npufw.memory import geometry_of
 from tests.hazards import Access, accesses, hazards
-from tests.plant import WAITS, Plant, with_wait
+from tests.plant import WAITS, Mutation, Plant, with_wait
 
-__all__ = ["MUTATIONS", "Mutation", "planted"]
+__all__ = ["MUTATIONS"]
 
 _DMA = (Unit.DMA_IN, Unit.DMA_OUT)
 _INPUT, _WEIGHTS, _PARAMETERS, _RESIDUAL, _OUTPUT = range(5)
-
-
-@dataclass(frozen=True)
-class Mutation:
-    """A fault by name: how it is planted at a TOA, and the findings or refusals that name it.
-
-    ``shows`` is False where no run can show it: the records contradict each other, and the
-    emulator computes from only one of them.
-    """
-
-    name: str
-    plant: Callable[[Plant, int], bool]
-    expected: frozenset[str]
-    shows: bool = True
-
-
-def planted(mutation: Mutation, image: Image, random: Random, count: int) -> Iterator[Plant]:
-    """Yield *count* plants of *mutation* at TOAs drawn by *random*, fewer if it fits fewer."""
-    order = list(range(len(image.steps)))
-    random.shuffle(order)
-    for toa in order:
-        plant = Plant(image)
-        if mutation.plant(plant, toa):
-            yield plant
-            count -= 1
-        if not count:
-            return
 
 
 MUTATIONS: list[Mutation] = []

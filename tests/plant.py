@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 from npuabi.container import Program, write_blob
@@ -11,7 +13,7 @@ from npuabi.records import NO_TENSOR, TensorDescriptor, Toa
 from npufw.boot import Image
 from npufw.memory import geometry_of
 
-__all__ = ["WAITS", "Plant", "with_wait"]
+__all__ = ["WAITS", "Mutation", "Plant", "planted", "with_wait"]
 
 WAITS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.WAIT_VECTOR)
 """The flag of each unit's wait, in the order of the units."""
@@ -124,3 +126,30 @@ class Plant:
         del self.ring[place]
         self.ring.append(toa)
         self.touch(toa)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault by name: how it is planted at a TOA, and the findings or refusals that name it.
+
+    ``shows`` is False where no run can show it: the records contradict each other, and the
+    emulator computes from only one of them.
+    """
+
+    name: str
+    plant: Callable[[Plant, int], bool]
+    expected: frozenset[str]
+    shows: bool = True
+
+
+def planted(mutation: Mutation, image: Image, random: Random, count: int) -> Iterator[Plant]:
+    """Yield *count* plants of *mutation* at TOAs drawn by *random*, fewer if it fits fewer."""
+    order = list(range(len(image.steps)))
+    random.shuffle(order)
+    for toa in order:
+        plant = Plant(image)
+        if mutation.plant(plant, toa):
+            yield plant
+            count -= 1
+        if not count:
+            return

@@ -24,8 +24,8 @@ from npufw.sanitize_findings import Findings
 from npufw.selftest import generated_inputs
 from tests.compiled import built, same
 from tests.hazards import shuffled_events
-from tests.mutations import MUTATIONS, Mutation, planted
-from tests.plant import Plant
+from tests.mutations import MUTATIONS
+from tests.plant import Mutation, Plant, planted
 
 MODELS = Path(__file__).parents[2] / "models"
 EDGE = load_target("edge")
