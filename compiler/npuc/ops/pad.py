@@ -79,7 +79,7 @@ class Pad(Op):
         check_results(self)
         require_activation(self.x)
         require_tied(self.x, self.result)
-        if not np.isfinite(np.float32(self.constant_value)):
+        if not abs(self.constant_value) <= float(np.finfo(np.float32).max):
             raise ValueError(f"constant_value is a float32 number, got {self.constant_value}")
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
