@@ -28,37 +28,51 @@ NODES = {
     "conv2d": "Conv",
     "conv_transpose2d": "ConvTranspose",
     "dense": "Gemm",
+    "depth_to_space": "DepthToSpace",
     "expand": "Expand",
     "flatten": "Flatten",
+    "gather": "Gather",
     "gelu": "Gelu",
     "global_avg_pool": "GlobalAveragePool",
     "identity": "Identity",
     "layer_norm": "LayerNormalization",
     "matmul": "MatMul",
     "max_pool2d": "MaxPool",
+    "pad": "Pad",
     "relu": "Relu",
     "relu6": "Clip",
     "reshape": "Reshape",
     "resize": "Resize",
+    "slice": "Slice",
     "softmax": "Softmax",
+    "space_to_depth": "SpaceToDepth",
     "split": "Split",
+    "squeeze": "Squeeze",
+    "tile": "Tile",
     "transpose": "Transpose",
+    "unsqueeze": "Unsqueeze",
 }
 AS_OPERANDS: dict[str, tuple[tuple[str, type[np.generic]], ...]] = {
     "clip": (("min", np.float32), ("max", np.float32)),
     "expand": (("shape", np.int64),),
+    "gather": (("indices", np.int64),),
+    "pad": (("pads", np.int64), ("constant_value", np.float32), ("axes", np.int64)),
     "relu6": (("min", np.float32), ("max", np.float32)),
     "reshape": (("shape", np.int64),),
     "resize": (("roi", np.float32), ("scales", np.float32), ("sizes", np.int64)),
+    "slice": (("starts", np.int64), ("ends", np.int64), ("axes", np.int64), ("steps", np.int64)),
     "split": (("split", np.int64),),
+    "squeeze": (("axes", np.int64),),
+    "tile": (("repeats", np.int64),),
+    "unsqueeze": (("axes", np.int64),),
 }
 """Attributes of ours that ONNX takes as operands, in order, after the tensors."""
 
 EXTRA: dict[str, Mapping[str, float]] = {"dense": {"transB": 1}, "relu6": {"min": 0.0, "max": 6.0}}
 """Attributes that the ONNX op needs and ours does not have."""
 
-OURS = {"resize": ("litert_scale",)}
-"""Attributes that change integer arithmetic only."""
+OURS = {"resize": ("litert_scale",), "gather": ("indices_shape",)}
+"""Attributes that change integer arithmetic only, or the shape of another."""
 
 
 def to_onnx(graph: Graph) -> Any:
@@ -124,13 +138,15 @@ class _Exporter:
         if value is None:
             return ""
         constant = f"{op.results[0].name}.{name}"
-        self._constant(constant, np.asarray(value, dtype))
+        array = np.asarray(value, dtype)
+        shape = op.attributes.get(f"{name}_shape")
+        self._constant(constant, array if shape is None else array.reshape(shape))
         return constant
 
     def _constant(self, name: str, array: Any) -> None:
         from onnx import numpy_helper
 
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.constants.append(numpy_helper.from_array(np.array(array), name))
 
 
 def _info(value: Value) -> Any:
