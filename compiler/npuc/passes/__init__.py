@@ -9,6 +9,7 @@ import difflib
 
 from npuc.passes.bind_shapes import BindShapes
 from npuc.passes.calibrate import Calibrate
+from npuc.passes.collapse_ranks import CollapseRanks
 from npuc.passes.depend import Depend
 from npuc.passes.explicit_broadcast import ExplicitBroadcast
 from npuc.passes.fold_batch_norm import FoldBatchNorm
@@ -38,6 +39,7 @@ GRAPH_PASSES: tuple[type[Pass], ...] = (
     ExplicitBroadcast,
     FreezeFakeQuant,
     FoldConstants,
+    CollapseRanks,
     MatmulToDense,
     FoldBatchNorm,
     FuseActivation,
