@@ -6,7 +6,6 @@ the compiler's or the firmware's code, so that a hazard which ``depend`` forgets
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -27,7 +26,6 @@ __all__ = [
     "dead_before",
     "hazards",
     "random_timeline",
-    "shuffled_events",
     "waits_of",
 ]
 
@@ -175,31 +173,3 @@ def random_timeline(image: Image, random: Random, *, slow: float = 0.3) -> Timel
         own.append(end)
         slots.append(replace(slot, start=start, end=end))
     return replace(image.timeline, slots=slots)
-
-
-def shuffled_events(image: Image, random: Random) -> Iterator[tuple[int, bool]]:
-    """Yield starts and ends in a random order that the units and the waits allow.
-
-    Each step is drawn among all that could come next: the end of a running TOA, or the start of a
-    unit's next one once what it waits for has ended.
-    """
-    queues: dict[Unit, list[int]] = {unit: [] for unit in Unit}
-    for position, step in enumerate(image.steps):
-        queues[step.toa.unit].append(position)
-    begun, ended = Counter[Unit](), Counter[Unit]()
-
-    def may_start(unit: Unit) -> bool:
-        if begun[unit] > ended[unit] or begun[unit] == len(queues[unit]):
-            return False
-        toa = image.steps[queues[unit][begun[unit]]].toa
-        return all(ended[other] >= count for other, count in waits_of(toa))
-
-    while True:
-        choices = [(u, True) for u in Unit if may_start(u)]
-        choices += [(u, False) for u in Unit if begun[u] > ended[u]]
-        if not choices:
-            return
-        unit, begins = random.choice(choices)
-        counter = begun if begins else ended
-        yield queues[unit][counter[unit]], begins
-        counter[unit] += 1

@@ -1,4 +1,7 @@
-"""The records of a booted program, to be changed one by one and written as a sound blob again."""
+"""Changing the records of a booted program by hand, and writing them back as a sound blob.
+
+Invariant: CRCs, counts, and the extents and banks of changed records are made right again.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,21 @@ from npuabi.records import NO_TENSOR, TensorDescriptor, Toa
 from npufw.boot import Image
 from npufw.memory import geometry_of
 
-__all__ = ["WAITS", "Mutation", "Plant", "planted", "with_wait"]
+__all__ = [
+    "INPUT",
+    "OUTPUT",
+    "PARAMETERS",
+    "RESIDUAL",
+    "WAIT_FLAGS",
+    "WEIGHTS",
+    "Mutation",
+    "Plant",
+    "planted",
+    "with_wait",
+]
 
-WAITS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.WAIT_VECTOR)
-"""The flag of each unit's wait, in the order of the units."""
-
-
-def with_wait(toa: Toa, unit: Unit, count: int) -> tuple[int, ...]:
-    return tuple(count if u is unit else n for u, n in zip(Unit, toa.waits, strict=True))
+WAIT_FLAGS = (ToaFlag.WAIT_DMA_IN, ToaFlag.WAIT_DMA_OUT, ToaFlag.WAIT_MAC, ToaFlag.WAIT_VECTOR)
+INPUT, WEIGHTS, PARAMETERS, RESIDUAL, OUTPUT = range(5)
 
 
 @dataclass
@@ -31,8 +41,7 @@ class Plant:
     tensors: list[TensorDescriptor] = field(init=False)
     toas: list[Toa] = field(init=False)
     ring: list[int] = field(init=False)
-    ops: set[int] = field(default_factory=set)
-    """The ops of the TOAs that were changed, and of those that share a tensor's name with them."""
+    hit: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         program = self.image.program
@@ -56,18 +65,6 @@ class Plant:
         """Return it as a blob. Raises AbiError: the rules that the reader holds it to as well."""
         return write_blob(self.program())
 
-    def touch(self, toa: int) -> None:
-        """Note that a TOA is changed."""
-        program = self.image.program
-        own = self.toas[toa]
-        names = {self.tensors[i].symbol for i in own.tensors if i != NO_TENSOR} - {0}
-        self.ops.add(own.op)
-        self.ops.update(
-            other.op
-            for other in program.toas
-            if any(i != NO_TENSOR and program.tensors[i].symbol in names for i in other.tensors)
-        )
-
     def tensor(self, toa: int, operand: int) -> TensorDescriptor | None:
         """Return the record of an operand."""
         index = self.toas[toa].tensors[operand]
@@ -82,7 +79,7 @@ class Plant:
     def change(self, toa: int, **fields: Any) -> None:
         """Change fields of a TOA."""
         self.toas[toa] = replace(self.toas[toa], **fields)
-        self.touch(toa)
+        self.hit.add(toa)
 
     def operand(self, toa: int, operand: int, **fields: Any) -> None:
         """Give the TOA a record of its own for the operand, with other fields."""
@@ -94,9 +91,7 @@ class Plant:
     def everywhere(self, tensor: int, **fields: Any) -> None:
         """Change a record for all that use it."""
         self.tensors[tensor] = self.sound(replace(self.tensors[tensor], **fields))
-        for index, toa in enumerate(self.toas):
-            if tensor in toa.tensors:
-                self.touch(index)
+        self.hit.update(i for i, toa in enumerate(self.toas) if tensor in toa.tensors)
 
     def sound(self, record: TensorDescriptor) -> TensorDescriptor:
         """Return *record* with the bank and extent that follow from its place and shape."""
@@ -113,6 +108,7 @@ class Plant:
         self.move_last(toa)
         del self.ring[-1], self.toas[toa]
         self.ring = [i - (i > toa) for i in self.ring]
+        self.hit = {i - (i > toa) for i in self.hit - {toa}}
 
     def move_last(self, toa: int) -> None:
         """Move a TOA to the end of the ring; waits for its unit's later ones count one less."""
@@ -120,26 +116,32 @@ class Plant:
         count = sum(self.toas[i].unit is unit for i in self.ring[: place + 1])
         for index in self.ring[place + 1 :]:
             later = self.toas[index]
-            if later.flags & WAITS[unit - 1] and later.waits[unit - 1] >= count:
+            if later.flags & WAIT_FLAGS[unit - 1] and later.waits[unit - 1] >= count:
                 waits = with_wait(later, unit, later.waits[unit - 1] - 1)
                 self.toas[index] = replace(later, waits=waits)
         del self.ring[place]
         self.ring.append(toa)
-        self.touch(toa)
+        self.hit.add(toa)
 
 
 @dataclass(frozen=True)
 class Mutation:
     """A fault by name: how it is planted at a TOA, and the findings or refusals that name it.
 
-    ``shows`` is False where no run can show it: the records contradict each other, and the
-    emulator computes from only one of them.
+    ``shows`` is False where no run can show it: nothing is computed from what is wrong. ``named``
+    is False where it shows between other TOAs than the one that it is planted in.
     """
 
     name: str
     plant: Callable[[Plant, int], bool]
     expected: frozenset[str]
     shows: bool = True
+    named: bool = True
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether boot refuses it wherever it is planted."""
+        return all(word.startswith(("bad_", "misaligned", "out_of")) for word in self.expected)
 
 
 def planted(mutation: Mutation, image: Image, random: Random, count: int) -> Iterator[Plant]:
@@ -153,3 +155,8 @@ def planted(mutation: Mutation, image: Image, random: Random, count: int) -> Ite
             count -= 1
         if not count:
             return
+
+
+def with_wait(toa: Toa, unit: Unit, count: int) -> tuple[int, ...]:
+    """Return a TOA's waits with another count for *unit*."""
+    return tuple(count if u is unit else n for u, n in zip(Unit, toa.waits, strict=True))

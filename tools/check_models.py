@@ -2,9 +2,9 @@
 
 ``python -m tools.check_models [--short] [MODEL ...]``. For each model and precision the quantised
 graph's reference is computed once; then each -O level and target must give its numbers, tensor by
-tensor, from the tasks (L3) and from the blob (L4). --short leaves out models of 50 million MACs and
-more, the float precisions, and most pairs of level and target. A target that a model does not fit
-is said so.
+tensor, from the tasks (L3) and from the blob (L4), in which the sanitizer must find nothing.
+--short leaves out models of 50 million MACs and more, the float precisions, and most pairs of level
+and target. A target that a model does not fit is said so.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 
 from npuabi.target import load_target
 from npuc.check.inputs import choose_inputs
-from npuc.check.levels import compiled, float_graph, recompiled, run_levels
+from npuc.check.levels import Compiled, compiled, float_graph, recompiled, run_levels
 from npuc.check.report import Report, report_of
 from npuc.diagnostics import CompileError
 from npuc.driver import Options
 from npuc.frontend.source import load_source
 from npuc.frontend.text import parse_file
+from npufw.sanitize import sanitize_blob
 from tools.bench import sums
 
 __all__ = [
@@ -57,23 +58,32 @@ SHORT: dict[str, tuple[Pair, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one model, precision, target and level gave; ``refusal`` when it was not compiled."""
+    """What one model, precision, target and level gave; ``refusal`` when it was not compiled.
+
+    ``faults`` are the sanitizer's lines.
+    """
 
     model: str
     precision: str
     pair: Pair
     report: Report | None = None
+    faults: tuple[str, ...] = ()
     refusal: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the levels agree and the sanitizer found nothing, or nothing was compiled."""
+        return self.report is None or (self.report.agrees and not self.faults)
 
     def __str__(self) -> str:
         target, level = self.pair
         where = f"{self.model} {self.precision} {target} -O{level}"
         if self.report is None:
             return f"{where}: does not fit: {self.refusal}"
-        if self.report.agrees:
+        if self.is_sound:
             return f"{where}: {len(self.report.rows)} tensors agree"
         parted = [f"{p.level} parts at {p.op} %{p.name}" for p in self.report.partings]
-        return f"{where}: {'; '.join([*parted, self.report.stopped or ''])}"
+        return f"{where}: {'; '.join([*parted, *self.faults, self.report.stopped or ''])}"
 
 
 def models(most_macs: int | None = None) -> list[Path]:
@@ -96,7 +106,7 @@ def check_model(path: Path, precision: str, pairs: Sequence[Pair]) -> Iterator[F
     made = compiled(source, options)
     first = run_levels(made, inputs)
     found = Finding(model=path.stem, precision=precision, pair=pairs[0])
-    yield replace(found, report=report_of(first))
+    yield replace(found, report=report_of(first), faults=_faults(made))
     for pair in pairs[1:]:
         try:
             again = recompiled(made, load_target(pair[0]), pair[1])
@@ -104,7 +114,11 @@ def check_model(path: Path, precision: str, pairs: Sequence[Pair]) -> Iterator[F
             yield replace(found, pair=pair, refusal=error.diagnostics[0].text)
             continue
         report = report_of(run_levels(again, inputs, above=first))
-        yield replace(found, pair=pair, report=report)
+        yield replace(found, pair=pair, report=report, faults=_faults(again))
+
+
+def _faults(made: Compiled) -> tuple[str, ...]:
+    return tuple(sanitize_blob(made.compilation.blob, made.compilation.target).lines())
 
 
 def main() -> int:
@@ -122,7 +136,7 @@ def main() -> int:
             for finding in check_model(path, precision, pairs):
                 print(f"{finding} ({time.monotonic() - start:.1f} s)", flush=True)
                 start = time.monotonic()
-                bad += finding.report is not None and not finding.report.agrees
+                bad += not finding.is_sound
     print(f"{bad} differ" if bad else "all agree")
     return 1 if bad else 0
 

@@ -19,6 +19,7 @@ from npuabi.target import Target, load_target, target_names
 from npufw.interface_rules import INTERFACE_RULES
 from npufw.kernels import KERNELS
 from npufw.kernels.base import OPERANDS, Kernel, OperandRule
+from npufw.sanitize_findings import Kind
 from npufw.tensor_rules import TENSOR_RULES
 from npufw.toa_rules import TOA_RULES
 
@@ -111,6 +112,10 @@ def _rules() -> str:
     return table(["of", "rules, in this order"], rows)
 
 
+def _kinds() -> str:
+    return table(["finding", "what it is"], [(f"`{kind.word}`", kind.meaning) for kind in Kind])
+
+
 MACHINE_REGIONS: dict[str, Callable[[], str]] = {
     "targets": _targets,
     "opcodes": _opcodes,
@@ -118,4 +123,5 @@ MACHINE_REGIONS: dict[str, Callable[[], str]] = {
     "operand-rules": _operand_rules,
     "layouts": _layouts,
     "rules": _rules,
+    "sanitizer-kinds": _kinds,
 }

@@ -9,6 +9,8 @@ unordered. So what is not found here cannot happen on any timeline. docs/machine
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 
 from npuabi.container import read_blob
 from npuabi.enums import Direction, ToaFlag, Unit
@@ -52,27 +54,27 @@ def sanitize_blob(raw: bytes, target: Target) -> Findings:
     Raises AbiError for a blob that cannot be read at all.
     """
     loaded = read_blob(raw, target=target)
+    refused = list(refusals(loaded.program, target))
     image = unchecked(loaded, target)
-    findings = Findings(image)
-    for refusal in refusals(loaded.program, target):
-        _note(findings, refusal)
-    return findings if findings.kept else sanitize(image)
+    return _refused(image, refused) if refused else sanitize(image)
 
 
-def _note(findings: Findings, refusal: FirmwareError) -> None:
-    found = _PLACE.match(refusal.detail)
-    record, number = (found[1], int(found[2])) if found else ("", 0)
-    users = [
-        Access(position, operand, tensor)
-        for position, step in enumerate(findings.image.steps)
-        for operand, tensor in enumerate(step.toa.tensors)
-        if (record == "tensor" and tensor == number)
-        or (record == "TOA" and step.index == number and operand == OUTPUT)
-    ][:_MOST_USERS]
-    text = f"{refusal.detail} ({refusal.code.name.lower()})"
-    if record == "tensor" and users:
-        text += "; used by " + " and ".join(findings.who(user) for user in users)
-    findings.add(_KINDS.get(refusal.code, Kind.REFUSED), text, users, group=text)
+def _refused(image: Image, errors: Sequence[FirmwareError]) -> Findings:
+    findings, users = Findings(image), defaultdict[tuple[str, int], list[Access]](list)
+    for position, step in enumerate(image.steps):
+        for operand, tensor in enumerate(step.toa.tensors):
+            users["tensor", tensor].append(Access(position, operand, tensor))
+        users["TOA", step.index].append(Access(position, OUTPUT, step.toa.tensors[OUTPUT]))
+    for error in errors:
+        place = _PLACE.match(error.detail)
+        shown = users[place[1], int(place[2])][:_MOST_USERS] if place else []
+        kind, text = _KINDS.get(error.code, Kind.REFUSED), error.detail
+        if kind.word != error.code.name.lower():
+            text += f" ({error.code.name.lower()})"
+        if text.startswith("tensor") and shown:
+            text += "; used by " + " and ".join(findings.who(user) for user in shown)
+        findings.add(kind, text, shown, code=error.code, group=text)
+    return findings
 
 
 class _Walk:

@@ -12,6 +12,8 @@ from enum import Enum
 from typing import Any
 
 from npuabi.container import symbol_at
+from npuabi.errors import ErrorCode
+from npuabi.records import NO_TENSOR
 from npufw.boot import Image
 from npufw.kernels.base import OPERANDS
 from npufw.sanitize_pieces import Extent
@@ -75,12 +77,14 @@ class Finding:
     """One fault: its kind and text, who takes part (the one that shows it first), which bytes.
 
     ``times`` counts the findings of this kind between operands of the same ops, this one included.
+    ``code`` is why boot refuses it.
     """
 
     kind: Kind
     text: str
     accesses: tuple[Access, ...]
     extent: Extent | None
+    code: ErrorCode | None = None
     times: int = 1
 
 
@@ -100,26 +104,26 @@ class Findings:
         accesses: Sequence[Access],
         extent: Extent | None = None,
         *,
+        code: ErrorCode | None = None,
         group: object = None,
     ) -> None:
         """Add a finding; *group*, by default the ops and operands, says which are one."""
         key = (kind, self.group_of(accesses)) if group is None else group
-        known = self._groups.get(key)
+        if not self.again(key):
+            made = Finding(kind, text, tuple(accesses), extent, code)
+            self._groups[key] = made
+            self.kept.append(made)
+
+    def again(self, group: object) -> bool:
+        """Count one more finding of *group*; False when there is none and it has a place."""
+        known = self._groups.get(group)
         if known is not None:
             known.times += 1
         elif len(self.kept) == _MOST:
             self.dropped += 1
         else:
-            made = Finding(kind, text, tuple(accesses), extent)
-            self._groups[key] = made
-            self.kept.append(made)
-
-    def again(self, group: object) -> bool:
-        """Count one more finding of *group*; False when there is none yet."""
-        known = self._groups.get(group)
-        if known is not None:
-            known.times += 1
-        return known is not None
+            return False
+        return True
 
     def group_of(self, accesses: Sequence[Access]) -> tuple[object, ...]:
         """Return what is the same for alike accesses of a program: ops and operands."""
@@ -144,6 +148,8 @@ class Findings:
 
     def name(self, tensor: int) -> str:
         """Return the name of a tensor as texts show it."""
+        if tensor == NO_TENSOR:
+            return ""
         record = self.image.program.tensors[tensor]
         return symbol_at(self.image.program.symbols, record.symbol) or f"tensor {tensor}"
 
@@ -186,6 +192,7 @@ class Findings:
             {
                 "kind": finding.kind.word,
                 "times": finding.times,
+                "code": finding.code.name.lower() if finding.code else None,
                 "text": finding.text,
                 "bytes": _bytes(finding.extent),
                 "toas": [self.facts(access) for access in finding.accesses],

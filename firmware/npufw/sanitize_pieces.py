@@ -104,6 +104,11 @@ class Pieces:
         tables = self._elements[tensor], self._spare[tensor]
         return any(bool(((starts <= piece) & (piece < ends)).any()) for starts, ends in tables)
 
+    def distance(self, tensor: int, piece: int) -> int:
+        """Return how many pieces lie between *piece* and the reach of a tensor; 0 inside."""
+        starts, ends = self._elements[tensor]
+        return max(0, int(starts.min()) - piece, piece - int(ends.max()) + 1)
+
     def extent(self, pieces: Indices) -> Extent:
         """Return what *pieces* of one memory cover."""
         first, end = self._cuts[pieces], self._cuts[pieces + 1]

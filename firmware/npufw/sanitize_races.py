@@ -47,6 +47,8 @@ class Races:
     ) -> None:
         clock, found = self.order.clocks[access.position], table[:, pieces]
         for unit in np.flatnonzero(found.max(axis=1) > clock).tolist():
+            if unit == self.order.units[access.position]:
+                continue  # its own read: a TOA reads before it writes
             late = found[unit]
             for count in np.unique(late[late > clock[unit]]).tolist():
                 both = pieces[late == count]

@@ -7,12 +7,14 @@ way: through the same layout and strides, at parts whose rows do not wrap.
 
 from __future__ import annotations
 
-from npuabi.enums import DType
+from npuabi.enums import DType, Unit
 from npuabi.records import NO_TENSOR, TensorDescriptor
 from npufw.memory import geometry_of
 from npufw.sanitize_findings import OUTPUT, Access, Findings, Kind
 
 __all__ = ["Views", "values_differ"]
+
+_DMA = (Unit.DMA_IN, Unit.DMA_OUT)
 
 
 class Views:
@@ -31,22 +33,28 @@ class Views:
 
     def report(self) -> None:
         """Report reads that see a tensor neither as its writer does nor as others of their op."""
-        views: dict[object, dict[int, Access]] = {}
+        views: dict[object, list[Access]] = {}
         for position, step in enumerate(self._image.steps) if self._odd else ():
             for operand, tensor in enumerate(step.toa.tensors[:OUTPUT]):
                 if tensor != NO_TENSOR:
                     access = Access(position, operand, tensor)
-                    views.setdefault(self._view(access), {}).setdefault(tensor, access)
+                    views.setdefault(self._view(access), []).append(access)
         for access, writer in self._odd:
-            for other in views[self._view(access)].values():
+            alike = views[self._view(access)]
+            for other in (*alike[:2], alike[-1]):
                 difference = self._difference(access.tensor, other.tensor)
                 if difference:
                     self._add(access, writer, other, difference)
                     break
 
     def _view(self, access: Access) -> tuple[object, ...]:
+        """Return what is the same for the TOAs that must see a tensor alike.
+
+        For a DMA that is the slot at its other side too: an op may read a tensor in two ways.
+        """
         toa, record = self._image.steps[access.position].toa, self._tensors[access.tensor]
-        return toa.op, toa.opcode, access.operand, record.symbol, record.space
+        slot = self._tensors[toa.tensors[OUTPUT]].symbol if toa.unit in _DMA else None
+        return toa.op, toa.opcode, access.operand, record.symbol, record.space, slot
 
     def _difference(self, one: int, other: int) -> str:
         key = one, other

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from npuc.ir.core import REGISTRY, Op
+from npufw.sanitize import sanitize
 from tests.compiled import built, compiled, differing, same
 from tests.random_graphs import random_case
 
@@ -25,6 +26,7 @@ SEEDS = range(2000 if os.environ.get("NPU_LONG") else 216)
 def test_the_emulator_gives_what_the_reference_gives(seed: int) -> None:
     found = built(seed)
     assert differing(found) == {}, f"{found.options}\n{found.case.text}"
+    assert list(sanitize(found.image).lines()) == [], found.case.text
 
 
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -56,7 +56,7 @@ def rescaler(*, target: Target = EDGE, skip: str = "") -> Rescaler:
         "bricks": b.tensor(SHAPE, name="bricks"),
         "half": b.tensor(SHAPE, name="half"),
         "done": b.tensor(SHAPE, name="done", **nchw),
-        "raw": b.tensor(name="raw", **row),
+        "raw": b.tensor(name="words", **row),
     }
     t["words"] = b.alias(t["raw"], dims=(1, 1, 1, 16), dtype=DType.I32, name="words", **nchw)
     b.port(Direction.INPUT, "x", SHAPE, t["x"])
