@@ -369,8 +369,8 @@ struct npu_state_entry {
 
 /* Known-answer test: what the outputs of generated inputs must be.
 
-    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: sample i of
-    n is element i * total // n of all outputs one behind the other.
+    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: of all
+    outputs, one behind the other, those that generator.sample_places names.
      */
 struct npu_known_answer {
     uint64_t seed; /* seed of the documented generator; input i uses seed + i */

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuabi.enums import DType, Rounding
-from npuabi.generator import codes
+from npuabi.generator import codes, sample_places
 from npuabi.records import KnownAnswer
 from npuc.ir.core import Array, Graph, Value
 from npuc.ir.interpreter import evaluate
@@ -104,13 +104,13 @@ def _coarsest(graph: Graph) -> DType:
 
 
 def _samples(outputs: list[Array], moved: list[Array], graph: Graph) -> Array:
-    """Return (number, tolerance) of elements that lie evenly over all outputs."""
+    """Return (number, tolerance) of elements scattered over all outputs."""
     numbers = np.concatenate([array.reshape(-1).astype(np.float64) for array in outputs])
     bounds = np.concatenate(
         [np.full(a.size, tolerance(a, b, graph)) for a, b in zip(outputs, moved, strict=True)]
     )
     count = min(len(numbers), _MOST_SAMPLES)
-    places = np.arange(count) * len(numbers) // count
+    places = sample_places(count, len(numbers))
     with np.errstate(over="ignore"):
         return np.stack([numbers[places], bounds[places]], axis=1).astype(np.float32)
 

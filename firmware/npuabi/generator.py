@@ -24,12 +24,15 @@ from numpy.typing import NDArray
 
 from npuabi.enums import DType
 
-__all__ = ["codes", "samples"]
+__all__ = ["codes", "sample_places", "samples"]
 
 _CENTRE = 131070
 _DEVIATION = math.sqrt(((1 << 32) - 1) / 3)
 _BLOCK = 1 << 20
 """Samples made at once: large constants must not need many times their own memory."""
+
+_SCATTER = 2_654_435_761
+"""2^32 over the golden ratio: its multiples fill the range evenly (Knuth)."""
 
 _FLOATS = (DType.F16, DType.F32)
 
@@ -56,3 +59,16 @@ def codes(seed: int, count: int, dtype: DType) -> NDArray[np.signedinteger | np.
     width = np.dtype(f"<u{dtype.size}")
     words = np.random.PCG64(seed).random_raw(count).astype(np.uint64)
     return words.astype(width).view(dtype.numpy)
+
+
+def sample_places(count: int, total: int) -> NDArray[np.int64]:
+    """Return which of *total* elements *count* samples are: all of them, or scattered ones.
+
+    Sample i is element (i * 2654435761 mod 2^32) * total >> 32, so that no row or column of an
+    image is met more often than others.
+    """
+    numbers = np.arange(count, dtype=np.uint64)
+    if count >= total:
+        return numbers.astype(np.int64)
+    scattered = numbers * np.uint64(_SCATTER) & np.uint64(0xFFFFFFFF)
+    return (scattered * np.uint64(total) >> np.uint64(32)).astype(np.int64)

@@ -250,8 +250,8 @@ class StateEntry(Record):
 class KnownAnswer(Record):
     """Known-answer test: what the outputs of generated inputs must be.
 
-    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: sample i of
-    n is element i * total // n of all outputs one behind the other.
+    Programs of codes give the CRC. Programs of floats give numbers within a tolerance: of all
+    outputs, one behind the other, those that generator.sample_places names.
     """
 
     seed: int = u64("seed of the documented generator; input i uses seed + i")

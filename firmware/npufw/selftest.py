@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from npuabi.checks import SAMPLE_BYTES
 from npuabi.enums import DType
-from npuabi.generator import codes, samples
+from npuabi.generator import codes, sample_places, samples
 from npufw.boot import Image, Port
 from npufw.engine import Engine
 
@@ -92,7 +92,7 @@ def _worst(outputs: Sequence[NDArray[Any]], image: Image) -> float:
     given = np.concatenate([array.reshape(-1).astype(np.float64) for array in outputs])
     raw = image.program.constants[answer.offset :][: answer.samples * SAMPLE_BYTES]
     table = np.frombuffer(raw, "<f4").reshape(-1, 2).astype(np.float64)
-    found = given[np.arange(answer.samples) * len(given) // answer.samples]
+    found = given[sample_places(answer.samples, len(given))]
     expected, tolerance = table.T
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     with np.errstate(all="ignore"):

@@ -26,6 +26,7 @@ from npuabi.fixedpoint import (
     quantize_multiplier,
     real_of,
     real_words,
+    requantise_narrow,
     requantise_real,
     rescale_to_q12,
     round_half_away,
@@ -126,6 +127,33 @@ def test_wide_and_narrow_agree_where_nothing_saturates(x: int, multiplier: int, 
     if INT32_MIN <= x << max(shift, 0) <= INT32_MAX:
         wide = apply(x, multiplier, shift, DOUBLE, wide=True)
         assert wide == apply(x, multiplier, shift, DOUBLE)
+
+
+def literal_narrow(x: int, multiplier: int, shift: int) -> int:
+    """LiteRT's MultiplyByQuantizedMultiplier(int64, int32, int)."""
+    reduced = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+    return (x * reduced + (1 << (14 - shift))) >> (15 - shift)
+
+
+@given(st.integers(-(1 << 47), 1 << 47), st.integers(0, INT32_MAX), st.integers(-31, 14))
+def test_sums_of_int16_take_a_multiplier_of_16_bits(x: int, multiplier: int, shift: int) -> None:
+    for mode in (DOUBLE, SINGLE):
+        assert requantise_narrow(x, multiplier, shift, mode) == literal_narrow(x, multiplier, shift)
+
+
+def test_multipliers_near_one_and_shifts_beyond_litert_saturate() -> None:
+    edge = 0x7FFF0000
+    assert literal_narrow(1 << 20, edge - 1, 0) == (1 << 20) - 32
+    for multiplier in (edge - (1 << 15) - 1, edge - 1, edge, INT32_MAX):
+        assert requantise_narrow(1 << 20, multiplier, 0, DOUBLE) == literal_narrow(
+            1 << 20, multiplier, 0
+        )
+    # 2^47 is the largest sum: a shift of 20 is one of 14 behind six to the left.
+    assert requantise_narrow(1 << 46, 1 << 30, 20, DOUBLE) == literal_narrow(1 << 47, 1 << 30, 14)
+    assert requantise_narrow(-3, 1 << 30, 20, DOUBLE) == literal_narrow(-3 << 6, 1 << 30, 14)
+    assert requantise_narrow(3, float_bits(0.5), 0, EVEN) == 2
+    with pytest.raises(AbiError, match="shifts are from"):
+        requantise_narrow(1, 1, 31, DOUBLE)
 
 
 def test_each_mode_gives_its_own_value_on_the_known_disagreements() -> None:
@@ -266,6 +294,12 @@ def test_add_multipliers_are_those_of_the_litert_kernel() -> None:
     assert (made.input_multiplier, made.input_shift) == quantize_multiplier(0.5)
     assert (made.residual_multiplier, made.residual_shift) == quantize_multiplier(0.25)
     assert (made.output_multiplier, made.output_shift) == quantize_multiplier(2.0**-20)
+
+
+def test_an_int16_add_has_15_bits_of_headroom() -> None:
+    found = add_parameters(0.5, 0.25, 1.0, DOUBLE, headroom=15)
+    assert (found.left_shift, found.output_multiplier) == (15, 1 << 30)
+    assert found.output_shift == quantize_multiplier(2.0**-15)[1]
 
 
 def test_add_multipliers_for_even_are_float32_ratios() -> None:
