@@ -27,6 +27,7 @@ class Extreme(Op):
     """The smallest or largest of tensors that broadcast, element by element."""
 
     LIMITS = COMMON
+    ROWS = True
     BROADCASTS = True
     TIED_OPERANDS = True
     OPERANDS = (OperandField("data", "tensors whose shapes broadcast", variadic=True),)

@@ -48,6 +48,7 @@ class Pair(Op):
     """A function of two tensors, element by element."""
 
     LIMITS = COMMON
+    ROWS = True
     BROADCASTS = True
     OPERANDS = (
         OperandField("a", "first operand"),

@@ -52,6 +52,7 @@ class Unary(Op):
     """A function of one tensor, element by element."""
 
     LIMITS = COMMON
+    ROWS = True
     STACKS = True
     OPERANDS = (OperandField("x", "any shape"),)
     DOMAIN: ClassVar[tuple[float, float]] = (-math.inf, math.inf)

@@ -44,6 +44,7 @@ class Prelu(Op):
     """x, and slope * x below zero; quantised as LiteRT's PRELU."""
 
     LIMITS = COMMON
+    ROWS = True
 
     x: Value = operand("any shape")
     slope: Value = operand(
