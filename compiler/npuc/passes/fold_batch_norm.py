@@ -4,7 +4,8 @@ With f = gamma / sqrt(variance + epsilon), computed in float64 and rounded to fl
 weights' = weights * f a channel, bias' = (bias - mean) * f + beta.
 
 Invariant: only the batch_norm reads the convolution's result, which has no activation and no
-parameters of its own (C06); each fold makes its own constants, so shared weights stay right (C14).
+parameters of its own (C06), and whose outputs are the batch_norm's channels; each fold makes its
+own constants, so shared weights stay right (C14).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
+from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused, real_constant, sharing
 from npuc.passes.level import Level
@@ -71,6 +73,8 @@ def _obstacle(graph: Graph, norm: Op) -> str | None:
     producer = x.owner
     if producer is None or producer.WEIGHT_AXIS is None:
         return f"%{x.name} comes from {'an input' if producer is None else producer.NAME}"
+    if isinstance(producer, Dense) and x.tensor.rank > 2:
+        return f"dense makes the last dim of %{x.name}, the channels are its second"
     if producer.WEIGHT_AXIS == 1 and producer.inputs[1].tensor.quant is not None:
         return f"the weights of {producer.NAME} are frozen"
     if producer.attributes["clamp"] is not None or x.tensor.quant is not None:

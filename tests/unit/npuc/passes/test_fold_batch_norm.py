@@ -111,6 +111,25 @@ def test_dense_is_folded_too(bench: Any, noise: Callable[..., Any]) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=4e-6)
 
 
+@pytest.mark.parametrize("shape", ["2x4x3", "1x4x4x6", "1x4x2x5"])
+def test_a_dense_whose_outputs_are_not_the_channels_stays(
+    shape: str, bench: Any, noise: Callable[..., Any]
+) -> None:
+    """The channels are the second dim, dense makes the last: also when they are as many."""
+    dims = tuple(map(int, shape.split("x")))
+    body = NORM[: NORM.index("  %w")]
+    text = (
+        f"graph @g(%x: tensor<{shape}xf32>) {{{body}"
+        f"  %w = const random(seed = 9) : tensor<{dims[-2]}x{dims[-1]}xf32>\n"
+        "  %d = dense(%x, %w)\n  %y = batch_norm(%d, %g, %b, %m, %v)\n  return %y\n}"
+    )
+    x = noise(*dims)
+    kept = bench.passed(text, "fold_batch_norm", "lower_batch_norm")
+    assert "conv2d" in bench.ops(kept)
+    (want,), (got,) = bench.run(bench.passed(text, "none"), x=x), bench.run(kept, x=x)
+    np.testing.assert_allclose(got, want, rtol=0, atol=4e-6)
+
+
 def test_a_variance_below_zero_is_refused_at_its_op(bench: Any) -> None:
     text = HEAD.replace("0.01", "-0.01") + f"  %y = {BN}\n  return %y\n}}"
     with pytest.raises(CompileError, match=r"8:\d+: error: batch_norm: variance \+ epsilon"):
