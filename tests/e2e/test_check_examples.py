@@ -12,7 +12,7 @@ from npuc.check.levels import compiled, float_graph, run_levels
 from npuc.check.report import report_of
 from npuc.driver import Options
 from npuc.frontend.source import Source
-from npuc.ir.core import REGISTRY, Op
+from npuc.ir.core import REGISTRY
 from npuc.ir.printer import print_graph
 from npuc.ops.example import graph_of
 from npuc.support import support_of
@@ -23,15 +23,9 @@ TARGETS = ("edge", "tiny")
 EDGE = load_target("edge")
 
 
-def examples_of(name: str) -> list[Op]:
-    """Return the examples; an int8 residual gets its parameters from a fusing pass only."""
-    found = REGISTRY[name].examples()
-    return [example for example in found if getattr(example, "residual", None) is None]
-
-
 def agrees(name: str, precision: str) -> None:
     number = NAMES.index(name)
-    source = Source(f"{name}.txt", print_graph(graph_of(*examples_of(name))), Path())
+    source = Source(f"{name}.txt", print_graph(graph_of(*REGISTRY[name].examples())), Path())
     options = Options(
         calibrate="random",
         precision=precision,

@@ -26,8 +26,6 @@ def graph_of(name: str, rng: np.random.Generator) -> Graph:
     """Return a graph of all examples of an op; activations are inputs, parameters constants."""
     graph = Graph(name)
     for number, example in enumerate(REGISTRY[name].examples()):
-        if getattr(example, "residual", None) is not None:
-            continue  # Only a fusion makes it, with the parameters of what it joins.
         made = {v: operand(graph, example, v, f"{number}_{v.name}", rng) for v in example.inputs}
         operands = [None if v is None else made[v] for v in example.operands]
         types = [v.type for v in example.results]

@@ -28,6 +28,7 @@ from npuc.passes.place import Place
 from npuc.passes.plan_memory import PlanMemory
 from npuc.passes.quantise import Quantise
 from npuc.passes.schedule import Schedule
+from npuc.passes.split_residual import SplitResidual
 from npuc.passes.store_states import StoreStates
 from npuc.passes.tile import Tile
 
@@ -41,6 +42,7 @@ GRAPH_PASSES: tuple[type[Pass], ...] = (
     FoldConstants,
     CollapseRanks,
     MatmulToDense,
+    SplitResidual,
     FoldBatchNorm,
     FuseActivation,
     LowerBatchNorm,

@@ -19,6 +19,7 @@ from npuc.ir.const import Const
 from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.batch_norm import BatchNorm
+from npuc.ops.convolution import Convolution
 from npuc.ops.dense import Dense
 from npuc.passes.context import PassContext
 from npuc.passes.edit import Names, add_constant, erase_unused, real_constant, sharing
@@ -73,6 +74,8 @@ def _obstacle(graph: Graph, norm: Op) -> str | None:
     producer = x.owner
     if producer is None or producer.WEIGHT_AXIS is None:
         return f"%{x.name} comes from {'an input' if producer is None else producer.NAME}"
+    if isinstance(producer, Convolution) and producer.residual is not None:
+        return f"%{x.name} holds a residual"
     if isinstance(producer, Dense) and x.tensor.rank > 2:
         return f"dense makes the last dim of %{x.name}, the channels are its second"
     if producer.WEIGHT_AXIS == 1 and producer.inputs[1].tensor.quant is not None:
