@@ -48,11 +48,14 @@ class Norm:
 
 
 def norm_real(x: Array, norm: Norm) -> Array:
-    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, in float64."""
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, in float64.
+
+    Where the root is 0 the quotient is; a row that holds a NaN or an infinity is all NaN.
+    """
     real, axes = norm.split(x.astype(np.float64))
     centred = real - real.mean(axis=axes, keepdims=True)
     spread = np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + norm.epsilon)
-    unit = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
+    unit = np.divide(centred, spread, out=np.zeros_like(centred), where=spread != 0)
     result: Array = unit.reshape(x.shape) * norm.gamma.astype(np.float64) + norm.beta
     return result
 

@@ -184,3 +184,22 @@ graph @g(%x: tensor<1x1x512x400xf32>) {
     assert re.search(
         r"needs \d+ bytes of arena and \d+ of constants; target tiny has 1048576 bytes", text
     )
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+@pytest.mark.parametrize("norm", ["layer_norm", "instance_norm"])
+def test_a_row_that_holds_no_number_is_none_after_a_norm(norm: str, precision: str) -> None:
+    case = _case(f"""
+graph @g(%x: tensor<2x3x5xf32>) {{
+  %g = const splat(1.5) : tensor<{5 if norm == "layer_norm" else 3}xf32>
+  %r = sqrt(%x)
+  %y = {norm}(%r, %g, %g)
+  return %y
+}}""")
+    case.inputs["x"][:] = np.abs(case.inputs["x"])
+    case.inputs["x"][0, 1, 2] = -1.0
+    found = compiled(case, precision=precision)
+    assert differing(found) == {}
+    bad = np.isnan(found.run()["y"])
+    assert bad[0, 1].all()
+    assert bad.sum() == 5
