@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: bench check check-all clean demo generate help models test
+.PHONY: bench check check-all clean demo figures fuzz generate help models soak test
 
 help:
 	@echo 'make demo              compile the digits network and run it on 360 test images'
@@ -15,6 +15,9 @@ help:
 	@echo 'make check             lint, format, types, and whether generated pages are current'
 	@echo 'make check-all         npuc check on every model, precision, level and target (minutes)'
 	@echo 'make bench             speed and cycles against peers and bounds (JSON=file to keep them)'
+	@echo 'make soak              long campaigns of faults (hours; ARGS="flips --short" to choose)'
+	@echo 'make fuzz              a million mutated files (an hour)'
+	@echo 'make figures           draw the figures of the docs again'
 	@echo 'make generate          write the generated pages again'
 	@echo 'make models            write the models with random weights again'
 	@echo 'make clean             remove .venv and whatever was built'
@@ -37,6 +40,15 @@ check-all: $(VENV)/developed
 
 bench: $(VENV)/developed
 	@$(BIN)/python -m tools.bench $(if $(JSON),--json $(JSON))
+
+soak: $(VENV)/developed
+	$(BIN)/python -m tools.soak --group soak $(ARGS)
+
+fuzz: $(VENV)/developed
+	$(BIN)/python -m tools.soak --group fuzz $(ARGS)
+
+figures: $(VENV)/developed
+	$(BIN)/python -m tools.figures $(ARGS)
 
 generate: $(VENV)/installed
 	$(BIN)/python -m tools.generate

@@ -1,4 +1,4 @@
-"""Write the pages that are derived from code, or check that they are current.
+"""Write the pages and files that are derived from code, or check that they are current.
 
 ``python -m tools.generate [--check]``. Invariant: what a person would keep in step by hand is made
 here from its one declaration; ``--check`` fails when a committed page differs.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import npuc
 from npuabi import render
 from npuc.support_text import ops_page
 from tools.machine_tables import MACHINE_REGIONS
 from tools.reference import COMPILER_REGIONS
 from tools.regions import filled
 
-__all__ = ["PAGES", "REGIONS", "main", "stale"]
+__all__ = ["FILES", "PAGES", "REGIONS", "main", "stale"]
 
 ROOT = Path(__file__).parents[1]
 REGIONS = {**COMPILER_REGIONS, **MACHINE_REGIONS}
@@ -39,13 +41,36 @@ PAGES: dict[str, Callable[[], str]] = {
 """What makes each page, by its path in the repository."""
 
 
+def _digits_blob() -> bytes:
+    return npuc.compile(ROOT / "models" / "digits.txt").blob
+
+
+def _digits_data() -> bytes:
+    return (ROOT / "models" / "digits_test.npz").read_bytes()
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "firmware/npufw/gates/digits.bin": _digits_blob,
+    "firmware/npufw/gates/digits.npz": _digits_data,
+}
+"""What makes each file that is no page: what ``npufw gates`` is shown on, for it never compiles."""
+
+
 def stale(root: Path = ROOT) -> list[str]:
-    """Return the pages below *root* that are missing or differ from what the code says."""
-    return [name for name, make in PAGES.items() if _read(root / name) != make()]
+    """Return the pages and files below *root* that are missing or differ from what is made."""
+    return [name for name, make in _makers().items() if _read(root / name) != make()]
 
 
-def _read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def _makers() -> dict[str, Callable[[], bytes]]:
+    return {name: partial(_encoded, make) for name, make in PAGES.items()} | FILES
+
+
+def _encoded(make: Callable[[], str]) -> bytes:
+    return make().encode()
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def main() -> int:
@@ -54,10 +79,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only say what is stale")
     if parser.parse_args().check:
         return _report(stale())
-    for name, make in PAGES.items():
+    for name, make in _makers().items():
         path = ROOT / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(make(), encoding="utf-8", newline="\n")
+        path.write_bytes(make())
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuabi.commands import CommandGroup
+from npufw.cli_gates import gates
 
 if TYPE_CHECKING:
     from npuabi.container import Event
@@ -433,3 +434,7 @@ def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> 
         _print_json({"schema": 1, "a": a, "b": b, **found.as_dict()})
         return
     _lines(found.lines())
+
+
+# Commands with files of their own.
+main.add_command(gates)

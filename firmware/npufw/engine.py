@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,11 @@ class Engine:
         """What faults did since the load."""
         return tuple(self._machine.log)
 
+    @property
+    def surcharge(self) -> dict[str, int]:
+        """Cycles that defences have cost since the load, by the defence's name."""
+        return dict(self._machine.surcharge)
+
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.
 
@@ -212,11 +218,18 @@ class Engine:
             hook.at(self._machine, moment)
 
     def _computed(self, call: _Call, hooks: Sequence[Hook], moment: Moment) -> NDArray[Any] | None:
+        self._sums.stage = partial(self._read_out, hooks, moment)
         result = call.compute()
+        self._sums.stage = None
         if call.kernel.raw and result is not None:
             for hook in hooks:
                 result = hook.transferred(self._machine, moment, result)
         return result
+
+    def _read_out(self, hooks: Sequence[Hook], moment: Moment, sums: NDArray[Any]) -> NDArray[Any]:
+        for hook in hooks:
+            sums = hook.summed(self._machine, moment, sums)
+        return sums
 
 
 def _whole(image: Image, events: Iterable[Event]) -> list[Event]:

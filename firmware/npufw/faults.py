@@ -17,8 +17,9 @@ Cycles count from the load and go on from run to run.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from npufw.memory import Memory
 if TYPE_CHECKING:
     from npufw.boot import Image
 
-__all__ = ["BitFlips", "FaultEvent", "Hook", "Machine", "Moment", "Phase"]
+__all__ = ["BitFlips", "FaultEvent", "Hook", "Machine", "Moment", "Outcome", "Phase"]
 
 
 class Phase(Enum):
@@ -54,25 +55,48 @@ class Moment:
     step: Step | None = None
 
 
+class Outcome(StrEnum):
+    """What an event was: a fault that came in, or what a defence did about one."""
+
+    INJECTED = auto()
+    DETECTED = auto()
+    REPAIRED = auto()
+    REFUSED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class FaultEvent:
-    """Something that a fault did: which kind of fault, in which cycle, and what."""
+    """Something that a fault or a defence did: which kind of them, in which cycle, and what."""
 
     kind: str
     cycle: int
     text: str
+    outcome: Outcome = Outcome.INJECTED
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.text} in cycle {self.cycle}"
+        return f"{self.kind} {self.outcome}: {self.text} in cycle {self.cycle}"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return the event for JSON."""
+        return {
+            "kind": self.kind,
+            "outcome": str(self.outcome),
+            "cycle": self.cycle,
+            "text": self.text,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What hooks may look at and change, and the log that they write to."""
+    """What hooks may look at and change, and the log that they write to.
+
+    ``surcharge`` are the cycles that defences have cost since the load, by the defence's name.
+    """
 
     image: Image
     memory: Memory
     log: list[FaultEvent] = field(default_factory=list)
+    surcharge: Counter[str] = field(default_factory=Counter)
 
 
 class Hook:
@@ -84,6 +108,14 @@ class Hook:
     def transferred(self, machine: Machine, moment: Moment, data: NDArray[Any]) -> NDArray[Any]:
         """Return what a DMA has read, of the same shape and dtype; *moment* is its TOA_READS."""
         return data
+
+    def summed(self, machine: Machine, moment: Moment, sums: NDArray[Any]) -> NDArray[Any]:
+        """Return what the MAC unit's sums are when they are read out; *moment* is its TOA_READS.
+
+        The last axis is the output channel; *sums* of codes are whole numbers, and may be changed
+        in place.
+        """
+        return sums
 
 
 class BitFlips(Hook):

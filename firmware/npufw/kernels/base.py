@@ -80,11 +80,18 @@ class Sums:
     """What the MAC unit holds between TOAs: sums left by a range of K that did not write.
 
     ``values`` of codes are whole numbers below 2^53, so exact in float64. ``gathered`` is no state
-    of the machine but a matrix that the emulator need not make again (gather.py).
+    of the machine but a matrix that the emulator need not make again (gather.py). ``stage`` is what
+    faults put between the accumulators and the requantiser: it takes sums whose last axis is the
+    output channel, or None.
     """
 
     values: NDArray[Any] | None = None
     gathered: Any = None
+    stage: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+
+    def read_out(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Return *sums*, which are about to be scaled and written, as the array gives them."""
+        return sums if self.stage is None else self.stage(sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ def _floats(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     arrays.sums.values = None if step.toa.flags & ToaFlag.WRITE else sums
     if not step.toa.flags & ToaFlag.WRITE:
         return None
+    sums = arrays.sums.read_out(sums)
     return float_output(sums, step, arrays, params).transpose(0, 3, 1, 2)
 
 
@@ -88,6 +89,7 @@ def _codes(step: Step, arrays: Arrays) -> NDArray[Any] | None:
         arrays.sums.values = sums
         return None
     arrays.sums.values = None
+    sums = arrays.sums.read_out(sums)
     return written(sums, step, arrays, params, blocks).transpose(0, 3, 1, 2)
 
 

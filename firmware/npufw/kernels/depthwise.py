@@ -43,7 +43,7 @@ def _floats(step: Step, arrays: Arrays) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         sums = _taps(values, arrays, step)
         sums += float_bias(arrays.parameters, sums.shape[3])
-    return float_output(sums, step, arrays, params)
+    return float_output(arrays.sums.read_out(sums), step, arrays, params)
 
 
 def _codes(step: Step, arrays: Arrays) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def _codes(step: Step, arrays: Arrays) -> NDArray[Any]:
     values -= zero
     sums = np.add(_exact_taps(values, arrays, step), blocks.bias, dtype=np.float64)
     largest = kh * kw * _PRODUCT + float(np.abs(blocks.bias).max())
-    sums = held(sums, step, largest)
+    sums = arrays.sums.read_out(held(sums, step, largest))
     return written(sums, step, arrays, params, blocks)
 
 

@@ -52,6 +52,7 @@ def _product(step: Step, arrays: Arrays) -> NDArray[Any] | None:
     arrays.sums.values = None if step.toa.flags & ToaFlag.WRITE else sums
     if not step.toa.flags & ToaFlag.WRITE:
         return None
+    sums = arrays.sums.read_out(sums)
     result = sums.astype(step.output.dtype.numpy) if floats else _written(sums, step, params)
     return result.transpose(0, 3, 1, 2)
 

@@ -156,7 +156,7 @@ def test_what_a_fault_did_stands_in_the_report_of_a_run() -> None:
     made = image()
     report = run_blob(made, inputs=[], output=None, repeat=1, hooks=[flips(bits=1)])
     (event,) = report.as_dict()["events"]
-    assert event.startswith("bit_flip: bit ")
+    assert event.startswith("bit_flip injected: bit ")
     assert event.endswith(" in cycle 0")
     assert run_blob(made, inputs=[], output=None, repeat=1).as_dict()["events"] == []
 

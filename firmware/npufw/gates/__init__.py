@@ -1,0 +1,9 @@
+"""The seven gates, in their order; a gate is one file here and one line below."""
+
+from __future__ import annotations
+
+from npufw.gates.base import Gate
+
+__all__ = ["GATES"]
+
+GATES: tuple[Gate, ...] = ()

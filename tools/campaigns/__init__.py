@@ -1,0 +1,9 @@
+"""Campaigns, in the order of the report; a campaign is one file here and one line below."""
+
+from __future__ import annotations
+
+from tools.campaigns.base import Campaign
+
+__all__ = ["CAMPAIGNS"]
+
+CAMPAIGNS: tuple[Campaign, ...] = ()
