@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import npuc
-from npuabi import render
+from npuabi import explain, render
 from npuc.support_text import ops_page
 from tools.machine_tables import MACHINE_REGIONS
 from tools.reference import COMPILER_REGIONS
@@ -32,6 +32,7 @@ def _with_regions(name: str) -> Callable[[], str]:
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/abi.md": render.markdown,
+    "docs/errors.md": explain.errors_page,
     "docs/guide.md": _with_regions("docs/guide.md"),
     "docs/ir.md": _with_regions("docs/ir.md"),
     "docs/machine.md": _with_regions("docs/machine.md"),

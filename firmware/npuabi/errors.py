@@ -1,164 +1,177 @@
-"""Error codes of the firmware and their texts, stated once.
+"""Error codes of the firmware, each stated once with all that is to be said of it.
 
     AbiError
      └─ npufw.errors.FirmwareError (the firmware's own, with the same codes)
 
-A code is part of the ABI: its number never changes its meaning. Groups: 0x0x records, 0x1x
-container, 0x2x ABI policy, 0x3x descriptors, 0x4x host input.
+A code is part of the ABI: its number never changes its meaning. A row holds the number, what
+happened, what would help, likely causes, and the page that tells more; ``npufw explain`` and
+docs/errors.md show it. The first three are short, for the error message itself.
+
+Groups: 0x0x records, 0x1x container, 0x2x ABI policy, 0x3x descriptors, 0x4x host input, 0x5x
+faults while running, 0x6x flash and update, 0x7x eFuse and signatures, 0x8x device memory.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum, unique
+from typing import Self
 
 __all__ = ["AbiError", "ErrorCode"]
-
-
-@unique
-class ErrorCode(IntEnum):
-    """What was refused. ``text`` says it in words, ``remedy`` what would help."""
-
-    SHORT_RECORD = 0x01
-    RECORD_CRC = 0x02
-    BAD_FIELD = 0x03
-
-    BAD_MAGIC = 0x10
-    BAD_CONTAINER_VERSION = 0x11
-    BAD_LENGTH = 0x12
-    BAD_SECTION_TABLE = 0x13
-    SECTION_CRC = 0x14
-    CHUNK_CRC = 0x15
-    BAD_PADDING = 0x16
-    BOTH_COPIES_BAD = 0x17
-    COPIES_DISAGREE = 0x18
-    TABLE_CRC = 0x19
-    BAD_COUNT = 0x1A
-    BAD_INDEX = 0x1B
-    BAD_SYMBOL = 0x1C
-    BAD_RING = 0x1D
-    NOT_VALID = 0x1E
-    BAD_WAIT = 0x1F
-
-    ABI_MAJOR = 0x20
-    ABI_MINOR = 0x21
-    SCHEMA_HASH = 0x22
-    TARGET_NAME = 0x23
-    TARGET_HASH = 0x24
-    UNKNOWN_FEATURE = 0x25
-    OUT_OF_DDR = 0x26
-
-    BAD_MULTIPLIER = 0x30
-    BAD_DIMS = 0x31
-    BAD_STRIDES = 0x32
-    MISALIGNED = 0x33
-    BAD_BANK = 0x34
-    OUT_OF_SRAM = 0x35
-    OUT_OF_ARENA = 0x36
-    OUT_OF_CONSTANTS = 0x37
-    BAD_EXTENT = 0x38
-    BAD_PITCH = 0x39
-    BAD_LAYOUT = 0x3A
-    BAD_DTYPE = 0x3B
-    BAD_SCALE = 0x3C
-    BAD_OPERANDS = 0x3D
-    BAD_WINDOW = 0x3E
-    BAD_PRECISION = 0x3F
-
-    INPUT_MISSING = 0x40
-    INPUT_UNKNOWN = 0x41
-    INPUT_SHAPE = 0x42
-    INPUT_DTYPE = 0x43
-    INPUT_NOT_FINITE = 0x44
-    INPUT_BATCH = 0x45
-    KNOWN_ANSWER = 0x46
-    INPUT_FILE = 0x47
-    INPUT_IMAGE = 0x48
-    SANITIZER = 0x49
-
-    @property
-    def text(self) -> str:
-        """What happened, in words."""
-        return _TEXTS[self][0]
-
-    @property
-    def remedy(self) -> str:
-        """What would help."""
-        return _TEXTS[self][1]
-
 
 _COPY = "copy the blob again from its source"
 _COMPILE = "compile again with the npuc that belongs to this firmware"
 _REPORT = "compile again; if it stays, report it as a bug of the compiler"
 
-_TEXTS: dict[ErrorCode, tuple[str, str]] = {
-    ErrorCode.SHORT_RECORD: ("a record is cut short", _COPY),
-    ErrorCode.RECORD_CRC: ("a record's CRC does not match", _COPY),
-    ErrorCode.BAD_FIELD: ("a field holds a value that the ABI does not know", "compile again"),
-    ErrorCode.BAD_MAGIC: ("the file does not begin as a blob does", "give a file that npuc wrote"),
-    ErrorCode.BAD_CONTAINER_VERSION: ("the container version is unknown", _COMPILE),
-    ErrorCode.BAD_LENGTH: ("the file is shorter or longer than its header says", _COPY),
-    ErrorCode.BAD_SECTION_TABLE: ("the section table does not tile the file", _COPY),
-    ErrorCode.SECTION_CRC: ("a section's CRC does not match", _COPY),
-    ErrorCode.CHUNK_CRC: ("the CRC of a 4 KiB chunk of constants does not match", _COPY),
-    ErrorCode.BAD_PADDING: ("padding is not 0xFF", _COPY),
-    ErrorCode.BOTH_COPIES_BAD: ("both copies of a record are bad", _COPY),
-    ErrorCode.COPIES_DISAGREE: ("the two table copies are whole and differ", _COPY),
-    ErrorCode.TABLE_CRC: ("the CRC over all records of the table does not match", _COPY),
-    ErrorCode.BAD_COUNT: ("a count does not fit its section", _REPORT),
-    ErrorCode.BAD_INDEX: ("an index points beyond its table", _REPORT),
-    ErrorCode.BAD_SYMBOL: ("a name lies outside the symbols or is no UTF-8 text", _REPORT),
-    ErrorCode.BAD_RING: ("the ring does not hold each TOA once", _REPORT),
-    ErrorCode.NOT_VALID: ("the table was never marked complete", "write the blob again"),
-    ErrorCode.BAD_WAIT: ("a wait counts TOAs that do not come earlier in the ring", _REPORT),
-    ErrorCode.ABI_MAJOR: ("another ABI major version", _COMPILE),
-    ErrorCode.ABI_MINOR: ("a newer ABI minor version", "update the firmware, or " + _COMPILE),
-    ErrorCode.SCHEMA_HASH: ("the record layouts differ from that version's", _COMPILE),
-    ErrorCode.TARGET_NAME: ("compiled for another target", "compile with --target of this device"),
-    ErrorCode.TARGET_HASH: (
-        "the target of that name has other values",
+_DAMAGED = "a file that was cut, sent as text or edited by hand; a bad disk, card or flash cell"
+_FORGED = "a tool other than npuc wrote it, or a CRC was made anew over edited bytes"
+_BUG = "a fault of the compiler, or a descriptor that was edited"
+
+_ABI = "docs/abi.md"
+_BLOB = "docs/machine.md#the-blob"
+_BOOT = "docs/machine.md#what-boot-checks"
+_RUN = "docs/guide.md#run"
+_HEALING = "docs/guide.md#selftest-and-healing"
+_TARGETS = "docs/machine.md#targets"
+
+
+@unique
+class ErrorCode(IntEnum):
+    """What was refused."""
+
+    _value_: int
+    text: str
+    """What happened, in words."""
+    remedy: str
+    """What would help."""
+    causes: str
+    """Where it comes from, as a rule."""
+    page: str
+    """Where the documents tell more: a path in the repository, with an anchor or without."""
+
+    # fmt: off
+    SHORT_RECORD = (0x01, "a record is cut short", _COPY,
+        _DAMAGED, _ABI)
+    RECORD_CRC = (0x02, "a record's CRC does not match", _COPY,
+        _DAMAGED, _HEALING)
+    BAD_FIELD = (0x03, "a field holds a value that the ABI does not know", "compile again",
+        f"an enum member of another version; {_FORGED}", _ABI)
+
+    BAD_MAGIC = (0x10, "the file does not begin as a blob does", "give a file that npuc wrote",
+        "another file than the blob was named, such as the graph; an erased or blank flash", _BLOB)
+    BAD_CONTAINER_VERSION = (0x11, "the container version is unknown", _COMPILE,
+        "blob and firmware come from releases that lie far apart", _BLOB)
+    BAD_LENGTH = (0x12, "the file is shorter or longer than its header says", _COPY,
+        "a download that stopped; bytes that were appended", _BLOB)
+    BAD_SECTION_TABLE = (0x13, "the section table does not tile the file", _COPY,
+        f"{_DAMAGED}; {_FORGED}", _BLOB)
+    SECTION_CRC = (0x14, "a section's CRC does not match", _COPY,
+        _DAMAGED, _HEALING)
+    CHUNK_CRC = (0x15, "the CRC of a 4 KiB chunk of constants does not match", _COPY,
+        f"{_FORGED}; the section's own CRC held", _BLOB)
+    BAD_PADDING = (0x16, "padding is not 0xFF", _COPY,
+        f"bits that flipped behind a section's end; {_FORGED}", _BLOB)
+    BOTH_COPIES_BAD = (0x17, "both copies of a record are bad", _COPY,
+        "damage in the same record of both table copies, which one copy alone could not heal",
+        _HEALING)
+    COPIES_DISAGREE = (0x18, "the two table copies are whole and differ", _COPY,
+        "a tool changed one copy and forgot the other", _HEALING)
+    TABLE_CRC = (0x19, "the CRC over all records of the table does not match", _COPY,
+        "records that changed places, or came from another blob", _BLOB)
+    BAD_COUNT = (0x1A, "a count does not fit its section", _REPORT,
+        f"{_BUG}; a header whose CRC was made anew", _ABI)
+    BAD_INDEX = (0x1B, "an index points beyond its table", _REPORT,
+        _BUG, _ABI)
+    BAD_SYMBOL = (0x1C, "a name lies outside the symbols or is no UTF-8 text", _REPORT,
+        _BUG, _ABI)
+    BAD_RING = (0x1D, "the ring does not hold each TOA once", _REPORT,
+        _BUG, _ABI)
+    NOT_VALID = (0x1E, "the table was never marked complete", "write the blob again",
+        "power failed, or the program was killed, while the blob was written", _BLOB)
+    BAD_WAIT = (0x1F, "a wait counts TOAs that do not come earlier in the ring", _REPORT,
+        _BUG, "docs/machine.md#waits")
+
+    ABI_MAJOR = (0x20, "another ABI major version", _COMPILE,
+        "firmware was updated over a break of the ABI, or blob and device were mixed up", _ABI)
+    ABI_MINOR = (0x21, "a newer ABI minor version", f"update the firmware, or {_COMPILE}",
+        "the model was updated before the device's firmware", _ABI)
+    SCHEMA_HASH = (0x22, "the record layouts differ from that version's", _COMPILE,
+        "a development build changed a record and kept the version", _ABI)
+    TARGET_NAME = (0x23, "compiled for another target", "compile with --target of this device",
+        "the blob of one product was installed on another", _TARGETS)
+    TARGET_HASH = (0x24, "the target of that name has other values",
         "compile with the target file that the firmware runs",
-    ),
-    ErrorCode.UNKNOWN_FEATURE: ("a feature that this firmware lacks", "update the firmware"),
-    ErrorCode.OUT_OF_DDR: ("the arena is larger than DDR", "compile for a target with more DDR"),
-    ErrorCode.BAD_MULTIPLIER: ("a multiplier, shift or scale is out of range", _REPORT),
-    ErrorCode.BAD_DIMS: ("dims are zero or do not agree between the operands", _REPORT),
-    ErrorCode.BAD_STRIDES: ("strides overlap or do not fit the element size", _REPORT),
-    ErrorCode.MISALIGNED: ("an address is not aligned as the rule asks", _REPORT),
-    ErrorCode.BAD_BANK: ("the bank is not the one that the address lies in", _REPORT),
-    ErrorCode.OUT_OF_SRAM: ("a tensor reaches beyond SRAM", "compile for this target"),
-    ErrorCode.OUT_OF_ARENA: ("a tensor reaches beyond the arena", _REPORT),
-    ErrorCode.OUT_OF_CONSTANTS: ("a tensor reaches beyond the constants", _REPORT),
-    ErrorCode.BAD_EXTENT: ("the extent is not what dims and strides give", _REPORT),
-    ErrorCode.BAD_PITCH: ("the row pitch is not the target's", "compile for this target"),
-    ErrorCode.BAD_LAYOUT: ("the opcode does not take that layout", _REPORT),
-    ErrorCode.BAD_DTYPE: ("the opcode does not take that dtype", _REPORT),
-    ErrorCode.BAD_SCALE: ("scale or zero point is out of range for the dtype", _REPORT),
-    ErrorCode.BAD_OPERANDS: ("an operand is missing, or one is given that is not used", _REPORT),
-    ErrorCode.BAD_WINDOW: ("kernel, stride, dilation, pads or groups are out of range", _REPORT),
-    ErrorCode.BAD_PRECISION: (
-        "unit, mode, flags or precision do not fit the opcode",
-        _REPORT,
-    ),
-    ErrorCode.INPUT_MISSING: ("an input of the network is not given", "name it with --input"),
-    ErrorCode.INPUT_UNKNOWN: ("the network has no input of that name", "see npufw inspect"),
-    ErrorCode.INPUT_SHAPE: ("an input has another shape", "reshape it; see npufw inspect"),
-    ErrorCode.INPUT_DTYPE: ("an input has another dtype", "convert it; see npufw inspect"),
-    ErrorCode.INPUT_NOT_FINITE: ("an input holds NaN or infinity", "clean the data first"),
-    ErrorCode.INPUT_BATCH: (
-        "the first axis is no multiple of the compiled batch",
+        "a target file was edited: cores, banks, SRAM, DDR or times", _TARGETS)
+    UNKNOWN_FEATURE = (0x25, "a feature that this firmware lacks", "update the firmware",
+        "the blob uses an option that came after this firmware", _ABI)
+    OUT_OF_DDR = (0x26, "the arena is larger than DDR", "compile for a target with more DDR",
+        "the model's activations do not fit into this device's memory", _TARGETS)
+
+    BAD_MULTIPLIER = (0x30, "a multiplier, shift or scale is out of range", _REPORT,
+        _BUG, "docs/numerics.md")
+    BAD_DIMS = (0x31, "dims are zero or do not agree between the operands", _REPORT,
+        _BUG, _BOOT)
+    BAD_STRIDES = (0x32, "strides overlap or do not fit the element size", _REPORT,
+        _BUG, "docs/machine.md#layouts")
+    MISALIGNED = (0x33, "an address is not aligned as the rule asks", _REPORT,
+        _BUG, "docs/machine.md#dma")
+    BAD_BANK = (0x34, "the bank is not the one that the address lies in", _REPORT,
+        _BUG, "docs/machine.md#memories")
+    OUT_OF_SRAM = (0x35, "a tensor reaches beyond SRAM", "compile for this target",
+        "compiled for a target with more SRAM under the same name", "docs/machine.md#memories")
+    OUT_OF_ARENA = (0x36, "a tensor reaches beyond the arena", _REPORT,
+        _BUG, "docs/machine.md#memories")
+    OUT_OF_CONSTANTS = (0x37, "a tensor reaches beyond the constants", _REPORT,
+        _BUG, "docs/machine.md#memories")
+    BAD_EXTENT = (0x38, "the extent is not what dims and strides give", _REPORT,
+        _BUG, _BOOT)
+    BAD_PITCH = (0x39, "the row pitch is not the target's", "compile for this target",
+        "compiled for a target with another row pitch under the same name", _TARGETS)
+    BAD_LAYOUT = (0x3A, "the opcode does not take that layout", _REPORT,
+        _BUG, "docs/machine.md#opcodes")
+    BAD_DTYPE = (0x3B, "the opcode does not take that dtype", _REPORT,
+        _BUG, "docs/machine.md#opcodes")
+    BAD_SCALE = (0x3C, "scale or zero point is out of range for the dtype", _REPORT,
+        _BUG, "docs/numerics.md")
+    BAD_OPERANDS = (0x3D, "an operand is missing, or one is given that is not used", _REPORT,
+        _BUG, "docs/machine.md#opcodes")
+    BAD_WINDOW = (0x3E, "kernel, stride, dilation, pads or groups are out of range", _REPORT,
+        _BUG, "docs/machine.md#opcodes")
+    BAD_PRECISION = (0x3F, "unit, mode, flags or precision do not fit the opcode", _REPORT,
+        _BUG, "docs/machine.md#modes")
+
+    INPUT_MISSING = (0x40, "an input of the network is not given", "name it with --input",
+        "an npz without that name, or a file for one of several inputs", _RUN)
+    INPUT_UNKNOWN = (0x41, "the network has no input of that name", "see npufw inspect",
+        "a spelling mistake; another model's data; --state for a network that keeps none", _RUN)
+    INPUT_SHAPE = (0x42, "an input has another shape", "reshape it; see npufw inspect",
+        "NHWC data for an NCHW input; a missing batch axis", _RUN)
+    INPUT_DTYPE = (0x43, "an input has another dtype", "convert it; see npufw inspect",
+        "float64 from numpy's defaults; codes for a float input; big-endian data", _RUN)
+    INPUT_NOT_FINITE = (0x44, "an input holds NaN or infinity", "clean the data first",
+        "a division by zero before; a sensor's mark for no value", _RUN)
+    INPUT_BATCH = (0x45, "the first axis is no multiple of the compiled batch",
         "give a multiple, the same for every input",
-    ),
-    ErrorCode.KNOWN_ANSWER: ("the known-answer test gave other bits", "do not use this core"),
-    ErrorCode.SANITIZER: (
-        "descriptors use memory as they must not",
-        "see the findings; nothing was run",
-    ),
-    ErrorCode.INPUT_FILE: ("a file of arrays cannot be used", "give an npy or npz without pickle"),
-    ErrorCode.INPUT_IMAGE: (
-        "an image, its preprocess file or its label cannot be used",
+        "a last, smaller part of a data set", _RUN)
+    KNOWN_ANSWER = (0x46, "the known-answer test gave other bits", "do not use this core",
+        "a core that computes wrongly; firmware whose arithmetic differs from the compiler's",
+        _HEALING)
+    INPUT_FILE = (0x47, "a file of arrays cannot be used", "give an npy or npz without pickle",
+        "an object array; a damaged or hostile archive", _RUN)
+    INPUT_IMAGE = (0x48, "an image, its preprocess file or its label cannot be used",
         "see Images in docs/guide.md",
-    ),
-}
+        "a format that Pillow lacks; a key that the preprocess file does not have",
+        "docs/guide.md#images")
+    SANITIZER = (0x49, "descriptors use memory as they must not",
+        "see the findings; nothing was run",
+        _BUG, "docs/guide.md#sanitize")
+    # fmt: on
+
+    def __new__(cls, number: int, text: str, remedy: str, causes: str, page: str) -> Self:
+        """Make a member of its row."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.text, member.remedy, member.causes, member.page = text, remedy, causes, page
+        return member
 
 
 class AbiError(Exception):

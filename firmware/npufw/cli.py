@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuabi.commands import CommandGroup
+from npufw import cli_abi
 from npufw.cli_gates import gates
 
 if TYPE_CHECKING:
@@ -438,3 +439,4 @@ def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> 
 
 # Commands with files of their own.
 main.add_command(gates)
+main.add_command(cli_abi.explain)

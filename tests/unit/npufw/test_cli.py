@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from npuabi.container import write_blob
 from npuabi.enums import DType
+from npuabi.errors import ErrorCode
 from npuabi.sections import split_sections
 from npufw.boot import boot
 from npufw.cli import main
@@ -254,3 +255,13 @@ def test_a_known_answer_that_no_float_holds_is_given_to_the_run_to_refuse(dtype:
     (port,) = image.inputs
     port = replace(port, entry=replace(port.entry, dtype=dtype))
     assert not np.isfinite(generated_inputs(replace(image, inputs=(port,)))["x"]).all()
+
+
+def test_explain_says_what_a_code_means_and_lists_all() -> None:
+    assert npufw("explain", "0x22").stdout.startswith("schema_hash (0x22, 34): ")
+    assert len(npufw("explain").stdout.splitlines()) == len(ErrorCode)
+    listed = json.loads(npufw("explain", "--json").stdout)["codes"]
+    assert [row["code"] for row in listed] == [int(code) for code in ErrorCode]
+    missing = npufw("explain", "schema_hsah")
+    assert missing.exit_code == 1
+    assert "did you mean schema_hash" in missing.stderr
