@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from xdsl.parser import Parser
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from npuabi.enums import DType
+from npuabi.target import load_target
 from npuc.frontend.source import load_source
 from npuc.frontend.text import parse, parse_text
 from npuc.ir.const import Const
@@ -67,9 +69,13 @@ def given_parameters(graph: Graph) -> None:
 
 
 def stages_of(model: Path) -> Iterator[str]:
-    """Yield a model as it is printed at each level."""
+    """Yield a model as it is printed at each level.
+
+    It is tiled once and not planned until it fits, so the SRAM has as many banks as that takes.
+    """
     source = load_source(model)
-    graph, context = parse(source), PassContext(folder=source.folder)
+    roomy = replace(load_target("edge"), banks=64)
+    graph, context = parse(source), PassContext(folder=source.folder, target=roomy)
     yield print_mlir(graph)
     for names in STEPS:
         if names.startswith("calibrate"):
