@@ -146,8 +146,9 @@ def opt(
 ) -> None:
     """Run passes on graph text TEXT (- is standard input) and print the graph."""
     from npuabi.enums import Rounding
-    from npuabi.files import write_atomically
+    from npuabi.files import refuse_overwriting, write_atomically
     from npuabi.target import load_target
+    from npuc.frontend.files import files_of
     from npuc.frontend.source import load_source
     from npuc.frontend.text import check_constants, parse
     from npuc.ir.mlir import print_mlir
@@ -172,6 +173,8 @@ def opt(
     )
     with source.shown():
         graph = parse(source)
+        named = (text, target, str(calibrate), str(preprocess))
+        refuse_overwriting(output, [*named, *files_of(graph, source.folder)])
         check_constants(graph)
         if any(isinstance(step, Calibrate) for step in steps):
             context.calibration = calibration_samples(graph, calibrate, context, preprocess)

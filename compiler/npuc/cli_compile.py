@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,14 @@ from typing import Any
 import click
 
 from npuabi.files import refuse_overwriting, write_atomically
+from npuabi.images import image_files, is_image
 from npuabi.progress import progress_bar
 from npuabi.report import ProgramCost, summarise
 from npuabi.report_text import print_costs
-from npuc.driver import Compilation, Options, compile
+from npuc.driver import Compilation, Options, compile_graph
+from npuc.frontend.files import files_of
+from npuc.frontend.source import load_source
+from npuc.frontend.text import check_constants, parse
 from npuc.ir.core import Graph
 from npuc.ir.printer import print_graph
 from npuc.passes.manager import Pass
@@ -42,12 +46,20 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     path = output.blob
     if path is None:
         path = f"{Path(model).stem if model != '-' else 'graph'}.bin"
-    read = (options.target, options.calibrate, options.preprocess)
-    refuse_overwriting(path, [model, *map(str, read)])
+    read = list(_read(model, options, path))
+    refuse_overwriting(path, read)
     # A graph is many small objects in cycles that live to the end: collecting them rarely pays.
     gc.set_threshold(50_000, 20, 50)
-    with progress_bar() as progress:
-        compiled = compile(model, options, after=_observer(output), progress=progress)
+    source = load_source(model)
+    with source.shown(), progress_bar() as progress:
+        graph = parse(source)
+        check_constants(graph)
+        read += files_of(graph, source.folder)
+        refuse_overwriting(path, read)
+        after = _observer(output, read)
+        compiled = compile_graph(
+            graph, options, folder=source.folder, after=after, progress=progress
+        )
     for note in compiled.notes:
         click.echo(str(note), err=True)
     write_atomically(path, compiled.blob)
@@ -61,6 +73,13 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     if output.timing:
         click.echo(_timing(compiled), err=to_error)
     click.echo(f"{path}: {len(compiled.blob):,} bytes in {compiled.compile_s:.2f} s", err=to_error)
+
+
+def _read(model: str, options: Options, path: str) -> Iterator[str | Path]:
+    """Yield the files that the command line names; images of a folder when *path* may be one."""
+    yield from (model, str(options.target), str(options.calibrate), str(options.preprocess))
+    if is_image(path) and options.calibrate is not None and Path(str(options.calibrate)).is_dir():
+        yield from image_files(Path(str(options.calibrate)))
 
 
 def _as_dict(path: str, compiled: Compilation, cost: ProgramCost) -> dict[str, Any]:
@@ -88,8 +107,8 @@ def _timing(compiled: Compilation) -> str:
     return "\n".join(rows)
 
 
-def _observer(output: Output) -> Callable[[Pass, Graph], None] | None:
-    """Return what prints or dumps the graph behind each pass."""
+def _observer(output: Output, read: Sequence[str | Path]) -> Callable[[Pass, Graph], None] | None:
+    """Return what prints or dumps the graph behind each pass, over no file that was *read*."""
     if not output.print_ir and output.dump_ir is None:
         return None
     folder = None if output.dump_ir is None else Path(output.dump_ir)
@@ -102,6 +121,8 @@ def _observer(output: Output) -> Callable[[Pass, Graph], None] | None:
         if output.print_ir:
             click.echo(f"// after {step.NAME}\n{text}", err=True)
         if folder is not None:
-            write_atomically(folder / f"{next(numbers):02}-{step.NAME}.npu", text.encode())
+            file = folder / f"{next(numbers):02}-{step.NAME}.npu"
+            refuse_overwriting(file, read)
+            write_atomically(file, text.encode())
 
     return after

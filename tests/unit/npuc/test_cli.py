@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -162,12 +163,43 @@ def test_help_on_a_full_device_is_an_error_without_a_traceback() -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_the_model_is_not_overwritten_by_its_blob(text: Path) -> None:
-    for output in (text, text.parent / "." / "g.txt"):
-        result = npuc("compile", text, "-o", output, "--calibrate", "random")
-        assert result.exit_code == 1
-        assert "name another output" in result.stderr
-    assert text.read_text() == TEXT
+FILES = """graph @g(%x: tensor<1x4xf32>) attributes {calibration = "c.npz"} {
+  %s = state "s" init = file("s.npy") : tensor<1x4xf32>
+  %w = const file("w.npz", "w") : tensor<1x4xf32>
+  %y = add(%x, %w)
+  %z = add(%y, %s)
+  update "s", %z
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize("victim", ["01-bind_shapes.npu", "c.npz", "s.npy", "w.npz", "link"])
+@pytest.mark.parametrize("command", [("compile", "--rounding", "even"), ("opt",)])
+def test_no_file_that_is_read_is_overwritten(
+    command: tuple[str, ...], victim: str, tmp_path: Path
+) -> None:
+    model, numbers = tmp_path / "01-bind_shapes.npu", np.ones((1, 4), "f4")
+    model.write_text(FILES)
+    np.savez(tmp_path / "c.npz", x=numbers)
+    np.savez(tmp_path / "w.npz", w=numbers)
+    np.save(tmp_path / "s.npy", numbers)
+    (tmp_path / "link").symlink_to(tmp_path / "w.npz")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    result = npuc(*command, model, "-o", tmp_path / victim)
+    assert result.exit_code == 1
+    assert "name another output" in result.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_ir_is_dumped_over_no_file_that_is_read(tmp_path: Path) -> None:
+    model = tmp_path / "01-bind_shapes.npu"
+    model.write_text(TEXT)
+    output = ("-o", tmp_path / "g.bin", "--dump-ir", tmp_path, "--precision", "fp16")
+    result = npuc("compile", model, *output)
+    assert result.exit_code == 1
+    assert f"{model}: it is read as {model}" in result.stderr
+    assert model.read_text() == TEXT
 
 
 def test_an_empty_output_name_is_refused(text: Path) -> None:
