@@ -9,11 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from npuabi import __version__
+
 if TYPE_CHECKING:
     from npuc.diagnostics import CompileError
     from npuc.driver import Compilation, Options, compile
 
-__all__ = ["Compilation", "CompileError", "Options", "compile"]
+__all__ = ["Compilation", "CompileError", "Options", "__version__", "compile"]
 
 _HOMES = {"CompileError": "npuc.diagnostics"}
 

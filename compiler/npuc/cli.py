@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from npuabi import __version__
 from npuabi.commands import CommandGroup
 from npuc.cli_options import PRECISIONS, compile_options, part
 
@@ -23,7 +24,7 @@ _ELIDED_ELEMENTS = 16
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="npu-toolchain", prog_name="npuc")
+@click.version_option(__version__, prog_name="npuc")
 def main() -> None:
     """Compile networks for the NPU."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuabi import __version__
 from npuabi.commands import CommandGroup
 from npufw import cli_abi
 from npufw.cli_gates import gates
@@ -37,7 +38,7 @@ _BLOB = click.argument("blob", type=click.Path(allow_dash=True))
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="npu-toolchain", prog_name="npufw")
+@click.version_option(__version__, prog_name="npufw")
 def main() -> None:
     """Check, inspect and run blobs on the emulated NPU.
 
@@ -227,7 +228,7 @@ def inspect(
     if as_json and (draw or dump or ring):
         raise click.UsageError("--json does not go with --map, --hex and --ring")
     if as_json:
-        _print_json(to_json(raw, image, selected))
+        _print_json(to_json(blob, raw, image, selected))
         return
     if not (named or draw or dump or ring):
         _lines(shown.overview())

@@ -167,11 +167,12 @@ class Inspector:
             )
 
 
-def as_json(raw: bytes, image: Image, selected: Sequence[int] = ()) -> dict[str, Any]:
-    """Return what ``inspect --json`` prints; the records of the *selected* TOAs come along."""
+def as_json(blob: str, raw: bytes, image: Image, selected: Sequence[int] = ()) -> dict[str, Any]:
+    """Return what ``inspect --json`` prints of *raw*, the file *blob*, and the *selected* TOAs."""
     program, header = image.program, image.program.header
     return {
         "schema": 1,
+        "blob": blob,
         "bytes": len(raw),
         "abi": f"{header.abi_major}.{header.abi_minor}",
         "target": header.target.decode(),

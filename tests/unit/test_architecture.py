@@ -181,3 +181,8 @@ def test_every_extra_that_is_forbidden_at_the_top_is_declared() -> None:
     names = {"sklearn": "scikit-learn"}
     for extra in EXTRAS:
         assert f'"{names.get(extra, extra.replace("_", "-"))}>=' in declared
+
+
+def test_packages_state_one_version() -> None:
+    (version,) = {importlib.import_module(package).__version__ for package in PACKAGES}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
