@@ -114,7 +114,8 @@ def off(
         wrong = {name: int((actual[name] != expected[name]).sum()) for name in expected}
         return {name: count for name, count in wrong.items() if count}
     moved = evaluate(made.graph, inputs, made.rounding, stored=True, alter=nudge())
-    bounds = {name: tolerance(expected[name], moved[name], made.graph) for name in expected}
+    pairs = zip(expected.items(), moved.values(), strict=True)
+    bounds = {name: tolerance(array, other, made.graph) for (name, array), other in pairs}
     far = {name: _far(actual[name], expected[name], bound) for name, bound in bounds.items()}
     return {name: count for name, count in far.items() if count}
 

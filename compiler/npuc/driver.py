@@ -64,13 +64,15 @@ class Options:
 class Compilation:
     """A finished compilation.
 
-    ``graph`` is the quantised graph, whose references define every bit of ``blob``.
+    ``graph`` is the quantised graph, whose references define every bit of ``blob``; ``ports`` gives
+    the host's names of outputs whose names there are others.
     """
 
     blob: bytes
     program: Program
     target: Target
     graph: Graph
+    ports: Mapping[str, str]
     rounding: Rounding
     timeline: Timeline
     arena: ArenaPlan
@@ -87,7 +89,8 @@ class Compilation:
         *states* holds the states by name, is read and then updated; None begins with their first
         values.
         """
-        return evaluate(self.graph, inputs, self.rounding, states=states, stored=True)
+        found = evaluate(self.graph, inputs, self.rounding, states=states, stored=True)
+        return {self.ports.get(name, name): array for name, array in found.items()}
 
 
 def compile(
@@ -186,6 +189,7 @@ def compile_quantised(
         program=program,
         target=context.target,
         graph=graph,
+        ports=dict(context.ports),
         rounding=context.rounding,
         timeline=best.timeline,
         arena=best.arena,

@@ -6,6 +6,7 @@ ring order; equal tensors share one descriptor.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -61,9 +62,18 @@ class Emitted:
     symbols: bytes
 
 
-def emit(graph: Graph, arguments: list[Value], outputs: list[Value], target: Target) -> Emitted:
-    """Return the records of an L3 graph; *arguments* and *outputs* are those of its L2 graph."""
-    return _Emitter(graph, target).run(arguments, outputs)
+def emit(
+    graph: Graph,
+    arguments: list[Value],
+    outputs: list[Value],
+    target: Target,
+    ports: Mapping[str, str],
+) -> Emitted:
+    """Return the records of an L3 graph; *arguments* and *outputs* are those of its L2 graph.
+
+    *ports* gives the host's names of outputs whose own names are others.
+    """
+    return _Emitter(graph, target, ports).run(arguments, outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,10 @@ class _Source:
 
 
 class _Emitter:
-    def __init__(self, graph: Graph, target: Target) -> None:
+    def __init__(self, graph: Graph, target: Target, ports: Mapping[str, str]) -> None:
         self._graph = graph
         self._target = target
+        self._ports = ports
         self._tasks = [op for op in graph.ops if isinstance(op, Task)]
         self._sources: dict[_Source, int] = {}
         self._numbers: dict[Value, int] = {}
@@ -89,7 +100,7 @@ class _Emitter:
         toas_of = [(task, self._source(task)) for task in self._tasks]
         names = [root_of(v)[0].name for task in self._tasks for v in task.inputs]
         words = [w for s in self._sources for w in (s.name, s.kind, s.file)]
-        values = [v.name for v in (*arguments, *outputs)]
+        values = [*(v.name for v in (*arguments, *outputs)), *self._ports.values()]
         states = [op for op in self._graph.ops if isinstance(op, StateOp)]
         kept = [n for op in states for n in (op.state, op.kept.name, op.initial.name)]
         symbols, self._offsets = pack_symbols([*values, *words, *names, *kept])
@@ -136,7 +147,7 @@ class _Emitter:
             rank=len(shape),
             dtype=value.tensor.dtype,
             tensor=self._tensor(buffer),
-            symbol=self._offsets[value.name],
+            symbol=self._offsets[self._ports.get(value.name, value.name)],
             shape=(*shape, 1, 1, 1, 1)[:4],
         )
 

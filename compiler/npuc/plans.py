@@ -122,7 +122,7 @@ def _plan(
     if after is not None:
         after(Lower(), npu)
     times = PassManager(npu_passes(level, budget)).run(npu, context, after)
-    emitted = emit(npu, graph.inputs, graph.returned, context.target)
+    emitted = emit(npu, graph.inputs, graph.returned, context.target, context.ports)
     return Plan(
         level=level,
         budget_percent=budget,

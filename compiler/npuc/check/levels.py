@@ -51,8 +51,8 @@ class Levels:
     """What one input makes of each tensor; values are those of the quantised graph.
 
     ``graph`` is the source's; ``l1`` is by name there, and empty when it is quantised already.
-    ``l3`` and ``l4`` hold what the device computes: inputs are left out. ``stopped`` says why the
-    blob did not run to its end; ``l4`` is empty then.
+    ``l3`` and ``l4`` hold what the device computes: inputs, states and views of them are
+    left out. ``stopped`` says why the blob did not run to its end; ``l4`` is empty then.
     """
 
     made: Compiled
@@ -153,7 +153,8 @@ def run_levels(
     except AbiError as error:
         stopped = str(error)
     parts = parts_of(compilation.graph, made.context)
-    values = values_of(compilation.graph)[len(compilation.graph.arguments) :]
+    given = {argument.name for argument in compilation.graph.arguments}
+    values = [v for v in values_of(compilation.graph) if parts[v].root not in given]
     return replace(
         above,
         made=made,

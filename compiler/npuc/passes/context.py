@@ -51,6 +51,8 @@ class PassContext:
     """By a result's name: what passes decided about its op, in words, for ``npuc why``."""
     stored: dict[str, str] = field(default_factory=dict)
     """By a graph output's name: that of the value before the conversion at the edge."""
+    ports: dict[str, str] = field(default_factory=dict)
+    """By a graph output's name: that under which the host knows it, where it is another."""
     origins: dict[str, str] = field(default_factory=dict)
     """By a float value's name: where its quantisation parameters come from, in words."""
     notes: list[Diagnostic] = field(default_factory=list)

@@ -52,7 +52,7 @@ class ChooseLayout:
         names = Names(graph)
         for argument in graph.inputs:
             _convert_input(graph, argument, names)
-        returned = [_converted_output(graph, v, names) for v in graph.returned]
+        returned = [_converted_output(graph, v, names, context) for v in graph.returned]
         graph.outputs = [*returned, *graph.updates]
         rows = _separated(graph, rows_values(graph), names)
         for op in graph.ops:
@@ -135,10 +135,14 @@ def _convert_input(graph: Graph, argument: Value, names: Names) -> None:
         made.attributes["layout"] = Layout.NHWC.name.lower()
 
 
-def _converted_output(graph: Graph, value: Value, names: Names) -> Value:
+def _converted_output(graph: Graph, value: Value, names: Names, context: PassContext) -> Value:
     """Return *value* in NCHW; the name goes with the graph's output."""
-    if value.owner is None or isinstance(value.owner, Const):
+    if value in graph.inputs or isinstance(value.owner, Const):
         return value
+    if value.owner is None:  # A state: it keeps its bricks and its name, the host knows the copy.
+        name = names.fresh(f"{value.name}_copy")
+        context.ports[name] = value.name
+        return graph.append(_to_layout(value, Layout.NCHW, name, graph.location)).result
     if isinstance(value.owner, _TO_HOST) and not value.users:
         return value
     made = _to_layout(value, Layout.NCHW, value.name, value.owner.location)

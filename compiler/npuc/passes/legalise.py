@@ -1,6 +1,7 @@
 """Refuse what the NPU cannot run, all of it in one error, and split outputs that share a buffer.
 
 A graph may return an input, or one value twice: an ``identity`` gives each output its own buffer.
+The host knows a returned input by its own name: its inputs and outputs are two name spaces.
 
 Invariant: afterwards every op obeys its limits and every output is the result of another op.
 """
@@ -36,7 +37,7 @@ class Legalise:
     def run(self, graph: Graph, context: PassContext) -> None:
         """Check *graph*; raises one CompileError with every broken limit."""
         refuse_unsupported(graph, context.target)
-        _separate_outputs(graph)
+        _separate_outputs(graph, context)
 
 
 def refuse_unsupported(graph: Graph, target: Target) -> None:
@@ -99,12 +100,14 @@ def _size_problems(graph: Graph, target: Target) -> Iterator[Diagnostic]:
             yield Diagnostic(place, f"{text}: use a target with more, or a smaller batch")
 
 
-def _separate_outputs(graph: Graph) -> None:
+def _separate_outputs(graph: Graph, context: PassContext) -> None:
     names = Names(graph)
     seen = set(graph.arguments)
     for index, value in enumerate(graph.outputs):
         if value in seen:
             copy = _copy(graph, value, names)
+            if value.owner is None and index < len(graph.returned):
+                context.ports[copy.name] = value.name
             graph.outputs = [*graph.outputs[:index], copy, *graph.outputs[index + 1 :]]
         seen.add(value)
 
