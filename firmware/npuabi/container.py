@@ -1,14 +1,16 @@
 """Blobs: a program to bytes and back, bounded, checked and healed.
 
 ``read_blob`` takes any bytes and gives a Loaded or an AbiError, nothing else, with memory bounded
-by a small multiple of the input. Order: file header, section table, ABI policy on the table
-header, then CRCs of every byte, then records, then the rules of checks.py.
+by a small multiple of the input. Order: file header, the version that the table states, section
+table, ABI policy on the table header, then CRCs of every byte, then records, then the rules of
+checks.py. Records of an older version are put into our layouts before they are decoded.
 """
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +28,7 @@ from npuabi.checks import (
 )
 from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
-from npuabi.policy import check, check_version
+from npuabi.policy import Abi, check, check_version, own_abi
 from npuabi.program import (
     Event,
     Loaded,
@@ -44,8 +46,9 @@ from npuabi.records import (
     TensorDescriptor,
     Toa,
 )
-from npuabi.sections import Part, join_sections, split_sections, verify_section
-from npuabi.tables import Copy, Damage, heal, newest_header
+from npuabi.schemas import Schema, own_schema, translated
+from npuabi.sections import Part, join_sections, split_sections, stated_tables, verify_section
+from npuabi.tables import Copy, Damage, heal, newest_header, stated_header
 from npuabi.target import Target
 from npuabi.wire import Record
 
@@ -58,6 +61,7 @@ __all__ = [
     "symbol_at",
     "table_header",
     "write_blob",
+    "write_blob_as",
 ]
 
 R = TypeVar("R", bound=Record)
@@ -67,51 +71,84 @@ _TABLES = (Section.TABLE_A, Section.TABLE_B)
 
 
 def write_blob(program: Program) -> bytes:
-    """Return the bytes of *program*; the same program gives the same bytes.
+    """Return the bytes of *program*, in the layouts of the ABI version that its header states.
 
-    Raises AbiError when the program breaks a rule of checks.py or a value does not fit its field.
+    The same program gives the same bytes. Raises AbiError when the program breaks a rule of
+    checks.py, a value does not fit its field, or the version cannot say what the program needs.
     """
     check_program(program)
-    table = _table(program)
-    return join_sections(
-        {
-            Section.RING: np.array(program.ring, "<u4").tobytes(),
-            Section.INTERFACE: Interface.encode_many(program.interface),
-            Section.SYMBOLS: program.symbols,
-            Section.SOURCE_MAP: SourceEntry.encode_many(program.sources),
-            Section.STATES: StateEntry.encode_many(program.states),
-            Section.KNOWN_ANSWER: program.known_answer.encode(),
-            Section.CHUNK_CRCS: chunk_crcs(program.constants).tobytes(),
-            Section.TABLE_A: table,
-            Section.TABLE_B: table,
-            Section.CONSTANTS: program.constants,
-        }
-    )
+    version = (program.header.abi_major, program.header.abi_minor)
+    return write_blob_as(program, own_abi().schemas.get(version, own_schema()))
 
 
-def _table(program: Program) -> bytes:
-    tensors = TensorDescriptor.encode_many(program.tensors)
-    records = tensors + Toa.encode_many(program.toas)
+def write_blob_as(program: Program, schema: Schema) -> bytes:
+    """Return the bytes of *program* in the layouts of *schema*, whatever its header states."""
+    table = _table(program, schema)
+
+    def put(records: bytes, kind: type[Record]) -> bytes:
+        return translated(records, kind.__name__, own_schema(), schema)
+
+    contents = {
+        Section.RING: np.array(program.ring, "<u4").tobytes(),
+        Section.INTERFACE: put(Interface.encode_many(program.interface), Interface),
+        Section.SYMBOLS: program.symbols,
+        Section.SOURCE_MAP: put(SourceEntry.encode_many(program.sources), SourceEntry),
+        Section.STATES: put(StateEntry.encode_many(program.states), StateEntry),
+        Section.KNOWN_ANSWER: put(program.known_answer.encode(), KnownAnswer),
+        Section.CHUNK_CRCS: chunk_crcs(program.constants).tobytes(),
+        Section.TABLE_A: table,
+        Section.TABLE_B: table,
+        Section.CONSTANTS: program.constants,
+    }
+    lost = [kind.name for kind, raw in contents.items() if raw and kind not in schema.sections]
+    if lost:
+        detail = f"that version has no section {', '.join(lost)}"
+        raise AbiError(ErrorCode.BAD_SECTION_TABLE, detail)
+    return join_sections(contents, schema.sections)
+
+
+def _table(program: Program, schema: Schema) -> bytes:
+    own = own_schema()
+    records = translated(
+        TensorDescriptor.encode_many(program.tensors), TensorDescriptor.__name__, own, schema
+    ) + translated(Toa.encode_many(program.toas), Toa.__name__, own, schema)
     return replace(program.header, table_crc=zlib.crc32(records)).encode() + records
 
 
-def read_blob(raw: bytes, *, target: Target) -> Loaded:
+def read_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Loaded:
     """Return the program in *raw*, healed in memory where one table copy is bad.
 
-    Raises AbiError, whose code says what does not hold. *raw* is not changed.
+    *abi* is what the firmware knows; all that this code knows by default. Raises AbiError, whose
+    code says what does not hold. *raw* is not changed.
     """
-    raw = bytes(raw)
-    parts = split_sections(raw)
+    raw, abi = bytes(raw), abi or own_abi()
+    schema = _schema(raw, abi)
+    parts = split_sections(raw, schema.sections)
     first, second = (Copy.of(parts[kind]) for kind in _TABLES)
-    _admit(newest_header((first, second)).header, target)
+    _admit(newest_header((first, second)).header, target, abi)
     for kind, part in parts.items():
         if kind not in _TABLES:
             verify_section(part)
     table, damages = heal(first, second)
-    header = _admit(table[: TableHeader.SIZE], target)
-    program = _program(header, table, parts)
+    header = _admit(table[: TableHeader.SIZE], target, abi)
+    program = _program(header, table, _Contents(parts, schema))
     check_program(program)
     return Loaded(program=program, events=_events(damages, program))
+
+
+def _schema(raw: bytes, abi: Abi) -> Schema:
+    """Return the schema of the blob's version, which *abi* must take, before the rest is read."""
+    header = stated_header(stated_tables(raw, TableHeader.SIZE))
+    if header is None:
+        return own_schema()  # whose section table then says where the tables should be
+    version = _version(header)
+    check_version(version, abi)
+    return abi.schemas.get(version, own_schema())
+
+
+def _version(header: bytes) -> tuple[int, int]:
+    stated = np.frombuffer(header, TableHeader.DTYPE)[0]
+    return int(stated["abi_major"]), int(stated["abi_minor"])
 
 
 def target_of(raw: bytes) -> str:
@@ -119,51 +156,78 @@ def target_of(raw: bytes) -> str:
 
     Raises AbiError when no table header can be found.
     """
-    parts = split_sections(bytes(raw))
-    header = newest_header([Copy.of(parts[kind]) for kind in _TABLES]).header
+    raw = bytes(raw)
+    header = stated_header(stated_tables(raw, TableHeader.SIZE))
+    if header is None:
+        parts = split_sections(raw)
+        header = newest_header([Copy.of(parts[kind]) for kind in _TABLES]).header
     return bytes(np.frombuffer(header, TableHeader.DTYPE)[0]["target"]).decode("utf-8", "replace")
 
 
-def _admit(header: bytes, target: Target) -> TableHeader:
+def _admit(header: bytes, target: Target, abi: Abi) -> TableHeader:
     """Decode a table header whose CRC holds, once its version says that it can be decoded."""
-    version = np.frombuffer(header, TableHeader.DTYPE)[0]
-    check_version(int(version["abi_major"]), int(version["abi_minor"]))
+    version = _version(header)
+    check_version(version, abi)
     decoded = TableHeader.decode(header)
-    check(decoded, target)
+    check(decoded, target, abi)
+    _check_frame(header, abi.schemas[version])
     return decoded
 
 
-def _program(header: TableHeader, table: bytes, parts: dict[Section, Part]) -> Program:
-    tensors, toas, ring = header.tensor_count, header.toa_count, parts[Section.RING].content
+def _check_frame(header: bytes, schema: Schema) -> None:
+    """Refuse a table header that states what its version does not have: AbiError BAD_FIELD."""
+    octets = np.frombuffer(header, np.uint8)
+    for place in schema.records[TableHeader.__name__]:
+        if place.role == "reserved" and octets[place.offset : place.offset + place.count].any():
+            raise AbiError(ErrorCode.BAD_FIELD, f"TableHeader.{place.name} is not zero")
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The sections of a blob, records in our layouts; one that its version lacks is empty."""
+
+    parts: Mapping[Section, Part]
+    schema: Schema
+
+    def of(self, kind: Section) -> bytes:
+        part = self.parts.get(kind)
+        return b"" if part is None else bytes(part.content)
+
+    def records(self, section: Section, kind: type[R], limit: int) -> tuple[R, ...]:
+        raw = self.of(section)
+        check_limits(((f"entries of {section.name}", len(raw) // kind.SIZE, limit),))
+        return tuple(kind.decode_many(self.ours(raw, kind)))
+
+    def ours(self, raw: bytes, kind: type[Record]) -> bytes:
+        return translated(raw, kind.__name__, self.schema, own_schema())
+
+
+def _program(header: TableHeader, table: bytes, contents: _Contents) -> Program:
+    tensors, toas, ring = header.tensor_count, header.toa_count, contents.of(Section.RING)
     check_limits((("tensors", tensors, MAX_TENSORS), ("TOAs", toas, MAX_TOAS)))
     if len(ring) != 4 * toas:
         detail = f"{len(ring)} bytes of ring for {toas} TOAs of 4 bytes"
         raise AbiError(ErrorCode.BAD_RING, detail)
-    constants = bytes(parts[Section.CONSTANTS].content)
-    check_chunks(constants, bytes(parts[Section.CHUNK_CRCS].content))
+    constants = contents.of(Section.CONSTANTS)
+    check_chunks(constants, contents.of(Section.CHUNK_CRCS))
     middle = TableHeader.SIZE + tensors * TensorDescriptor.SIZE
-    symbols = bytes(_bounded(parts[Section.SYMBOLS], 1, MAX_SYMBOL_BYTES))
+    end = middle + toas * Toa.SIZE
+    symbols = contents.of(Section.SYMBOLS)
+    check_limits((("entries of SYMBOLS", len(symbols), MAX_SYMBOL_BYTES),))
+    tensor_records = contents.ours(table[TableHeader.SIZE : middle], TensorDescriptor)
+    answer = contents.ours(contents.of(Section.KNOWN_ANSWER), KnownAnswer)
     return Program(
         header=header,
-        tensors=tuple(TensorDescriptor.decode_many(table[TableHeader.SIZE : middle])),
-        toas=tuple(Toa.decode_many(table[middle : middle + toas * Toa.SIZE])),
+        tensors=tuple(TensorDescriptor.decode_many(tensor_records)),
+        toas=tuple(Toa.decode_many(contents.ours(table[middle:end], Toa))),
         ring=tuple(np.frombuffer(ring, "<u4").tolist()),
         constants=constants,
-        interface=_records(Interface, parts[Section.INTERFACE], MAX_INTERFACES),
-        sources=_records(SourceEntry, parts[Section.SOURCE_MAP], MAX_SOURCES),
+        interface=contents.records(Section.INTERFACE, Interface, MAX_INTERFACES),
+        sources=contents.records(Section.SOURCE_MAP, SourceEntry, MAX_SOURCES),
         symbols=symbols,
-        known_answer=KnownAnswer.decode(parts[Section.KNOWN_ANSWER].content),
-        states=_records(StateEntry, parts[Section.STATES], MAX_INTERFACES),
+        known_answer=KnownAnswer.decode(answer),
+        states=contents.records(Section.STATES, StateEntry, MAX_INTERFACES),
     )
-
-
-def _records(kind: type[R], part: Part, limit: int) -> tuple[R, ...]:
-    return tuple(kind.decode_many(_bounded(part, kind.SIZE, limit)))
-
-
-def _bounded(part: Part, size: int, limit: int) -> memoryview:
-    check_limits(((f"entries of {part.kind.name}", part.length // size, limit),))
-    return part.content
 
 
 def _events(damages: list[Damage], program: Program) -> tuple[Event, ...]:

@@ -100,11 +100,18 @@ class ErrorCode(IntEnum):
         "the blob of one product was installed on another", _TARGETS)
     TARGET_HASH = (0x24, "the target of that name has other values",
         "compile with the target file that the firmware runs",
-        "a target file was edited: cores, banks, SRAM, DDR or times", _TARGETS)
+        "a target file was edited: times, the ring, the accumulators", _TARGETS)
     UNKNOWN_FEATURE = (0x25, "a feature that this firmware lacks", "update the firmware",
         "the blob uses an option that came after this firmware", _ABI)
     OUT_OF_DDR = (0x26, "the arena is larger than DDR", "compile for a target with more DDR",
         "the model's activations do not fit into this device's memory", _TARGETS)
+
+    GEOMETRY = (0x27, "the device has other numbers than the blob is for",
+        "compile with the target file that the firmware runs",
+        "a target file was edited; a board with fewer cores, less SRAM or less DDR", _TARGETS)
+    VERSION_CHANGED = (0x28, "the version register is not what it was at the check",
+        "load the blob again; if it stays, update the firmware again",
+        "a firmware update between load and run; a bit of the register that flipped", _ABI)
 
     BAD_MULTIPLIER = (0x30, "a multiplier, shift or scale is out of range", _REPORT,
         _BUG, "docs/numerics.md")

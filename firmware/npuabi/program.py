@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from npuabi.enums import Precision, Rounding
 from npuabi.errors import AbiError, ErrorCode
-from npuabi.policy import ABI_MAJOR, ABI_MINOR, schema_hash
+from npuabi.policy import GEOMETRY
 from npuabi.records import (
     Interface,
     KnownAnswer,
@@ -21,6 +21,7 @@ from npuabi.records import (
     TensorDescriptor,
     Toa,
 )
+from npuabi.schemas import ABI_MAJOR, ABI_MINOR, Version, schema_hash
 from npuabi.target import Target
 from npuabi.text import UNPRINTABLE
 
@@ -70,6 +71,11 @@ class Loaded:
     program: Program
     events: tuple[Event, ...]
 
+    @property
+    def version(self) -> Version:
+        """The ABI version of the blob."""
+        return self.program.header.abi_major, self.program.header.abi_minor
+
 
 def table_header(
     *,
@@ -107,6 +113,7 @@ def table_header(
         cycles=cycles,
         rounding=rounding,
         precision=precision,
+        **{name: getattr(target, name) for name in GEOMETRY},
         table_crc=0,
     )
 

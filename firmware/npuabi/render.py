@@ -14,9 +14,9 @@ from typing import Any
 from npuabi import enums
 from npuabi.errors import ErrorCode
 from npuabi.markdown import table
-from npuabi.policy import ABI_MAJOR, ABI_MINOR, schema_hash
 from npuabi.program import TABLE_MAGIC, TABLE_VALID
 from npuabi.records import NO_TENSOR, RECORDS
+from npuabi.schemas import ABI_MAJOR, ABI_MINOR, schema_hash
 from npuabi.sections import BLOB_MAGIC, CONTAINER_VERSION, SECTOR_BYTES
 from npuabi.wire import Field, Record
 

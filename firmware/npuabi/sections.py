@@ -16,9 +16,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.records import FileHeader, SectionEntry
+from npuabi.wire import sealed
 
 __all__ = [
     "BLOB_MAGIC",
@@ -29,6 +32,7 @@ __all__ = [
     "Part",
     "join_sections",
     "split_sections",
+    "stated_tables",
     "verify_section",
 ]
 
@@ -52,7 +56,8 @@ SECTION_ALIGNMENT: dict[Section, int] = {
 }
 """Every section with its alignment, in file order."""
 
-_HEAD_BYTES = FileHeader.SIZE + SectionEntry.SIZE * len(SECTION_ALIGNMENT)
+_KINDS = tuple(SECTION_ALIGNMENT)
+_MAX_SECTIONS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,29 +85,33 @@ def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _spans(lengths: Sequence[int]) -> list[tuple[int, int]]:
+def _head_bytes(sections: int) -> int:
+    return FileHeader.SIZE + SectionEntry.SIZE * sections
+
+
+def _spans(lengths: Mapping[Section, int]) -> list[tuple[int, int]]:
     """Return (offset, span) of each section, given its content's length."""
-    offsets, cursor = [], _HEAD_BYTES
-    for length, alignment in zip(lengths, SECTION_ALIGNMENT.values(), strict=True):
-        offsets.append(_up(cursor, alignment))
+    offsets, cursor = [], _head_bytes(len(lengths))
+    for kind, length in lengths.items():
+        offsets.append(_up(cursor, SECTION_ALIGNMENT[kind]))
         cursor = offsets[-1] + length
     ends = [*offsets[1:], _up(cursor, SECTOR_BYTES)]
     return [(start, end - start) for start, end in zip(offsets, ends, strict=True)]
 
 
-def join_sections(contents: Mapping[Section, bytes]) -> bytes:
-    """Return the blob of all sections' *contents*.
+def join_sections(contents: Mapping[Section, bytes], kinds: Sequence[Section] = _KINDS) -> bytes:
+    """Return the blob of the sections *kinds* with their *contents*.
 
     Raises AbiError (BAD_LENGTH) above 1 GiB.
     """
-    places = _spans([len(contents[kind]) for kind in SECTION_ALIGNMENT])
+    kinds = [kind for kind in SECTION_ALIGNMENT if kind in kinds]
+    places = _spans({kind: len(contents[kind]) for kind in kinds})
     total = sum(places[-1])
     if total > MAX_BLOB_BYTES:
         detail = f"the blob has {total} bytes, at most {MAX_BLOB_BYTES}"
         raise AbiError(ErrorCode.BAD_LENGTH, detail)
     bodies = [
-        contents[kind].ljust(span, b"\xff")
-        for kind, (_, span) in zip(SECTION_ALIGNMENT, places, strict=True)
+        contents[kind].ljust(span, b"\xff") for kind, (_, span) in zip(kinds, places, strict=True)
     ]
     head = FileHeader(
         magic=BLOB_MAGIC,
@@ -114,30 +123,32 @@ def join_sections(contents: Mapping[Section, bytes]) -> bytes:
     entries = [
         SectionEntry(
             kind=kind,
-            alignment=alignment,
+            alignment=SECTION_ALIGNMENT[kind],
             offset=offset,
             length=len(contents[kind]),
             span=span,
             payload_crc=zlib.crc32(body),
         )
-        for (kind, alignment), (offset, span), body in zip(
-            SECTION_ALIGNMENT.items(), places, bodies, strict=True
-        )
+        for kind, (offset, span), body in zip(kinds, places, bodies, strict=True)
     ]
     return b"".join((head.encode(), *(entry.encode() for entry in entries), *bodies))
 
 
-def split_sections(raw: bytes) -> dict[Section, Part]:
-    """Return the sections of blob *raw*, their CRCs not yet checked.
+def split_sections(raw: bytes, kinds: Sequence[Section] = _KINDS) -> dict[Section, Part]:
+    """Return the sections *kinds* of blob *raw*, their CRCs not yet checked.
 
     Raises AbiError: BAD_MAGIC, BAD_LENGTH, BAD_CONTAINER_VERSION, BAD_SECTION_TABLE and the codes
     of records.
     """
-    _check_file_header(raw)
-    table = raw[FileHeader.SIZE : _HEAD_BYTES]
+    kinds = [kind for kind in SECTION_ALIGNMENT if kind in kinds]
+    stated = _file_header(raw)
+    if stated.section_count != len(kinds):
+        detail = f"{stated.section_count} sections, a blob of this version has {len(kinds)}"
+        raise AbiError(ErrorCode.BAD_SECTION_TABLE, detail)
+    table = raw[FileHeader.SIZE : _head_bytes(len(kinds))]
     size = SectionEntry.SIZE
     entries = [SectionEntry.decode(table[i : i + size]) for i in range(0, len(table), size)]
-    _check_entries(entries, len(raw))
+    _check_entries(entries, kinds, len(raw))
     view = memoryview(raw)
     return {
         entry.kind: Part(
@@ -150,12 +161,29 @@ def split_sections(raw: bytes) -> dict[Section, Part]:
     }
 
 
-def _check_file_header(raw: bytes) -> None:
+def stated_tables(raw: bytes, size: int) -> list[bytes]:
+    """Return the first *size* bytes of each table copy, wherever the section table has them.
+
+    For a blob of any version: what other sections there are, and how they lie, is not looked at.
+    Raises AbiError: BAD_MAGIC, BAD_LENGTH, BAD_CONTAINER_VERSION, BAD_SECTION_TABLE.
+    """
+    count = _file_header(raw).section_count
+    found = []
+    for start in range(FileHeader.SIZE, _head_bytes(count), SectionEntry.SIZE):
+        raw_entry = raw[start : start + SectionEntry.SIZE]
+        entry = np.frombuffer(raw_entry, SectionEntry.DTYPE)[0]
+        if entry["kind"] in (Section.TABLE_A, Section.TABLE_B) and sealed(raw_entry):
+            offset = int(entry["offset"])
+            found.append(raw[offset : offset + size])
+    return [head for head in found if len(head) == size]
+
+
+def _file_header(raw: bytes) -> FileHeader:
     if not raw.startswith(BLOB_MAGIC):
         detail = f"a blob begins with {BLOB_MAGIC!r}, got {raw[:8]!r}"
         raise AbiError(ErrorCode.BAD_MAGIC, detail)
-    if not _HEAD_BYTES <= len(raw) <= MAX_BLOB_BYTES:
-        detail = f"a blob has {_HEAD_BYTES} to {MAX_BLOB_BYTES} bytes, got {len(raw)}"
+    if not _head_bytes(1) <= len(raw) <= MAX_BLOB_BYTES:
+        detail = f"a blob has {_head_bytes(1)} to {MAX_BLOB_BYTES} bytes, got {len(raw)}"
         raise AbiError(ErrorCode.BAD_LENGTH, detail)
     header = FileHeader.decode(raw[: FileHeader.SIZE])
     if header.container_version != CONTAINER_VERSION:
@@ -164,19 +192,22 @@ def _check_file_header(raw: bytes) -> None:
     if header.length != len(raw):
         detail = f"the header says {header.length} bytes, the file has {len(raw)}"
         raise AbiError(ErrorCode.BAD_LENGTH, detail)
-    if (header.header_bytes, header.section_count) != (FileHeader.SIZE, len(SECTION_ALIGNMENT)):
-        detail = f"{header.section_count} sections after a header of {header.header_bytes} bytes"
+    count = header.section_count
+    fits = 0 < count <= _MAX_SECTIONS and _head_bytes(count) <= len(raw)
+    if header.header_bytes != FileHeader.SIZE or not fits:
+        detail = f"{count} sections after a header of {header.header_bytes} bytes"
         raise AbiError(ErrorCode.BAD_SECTION_TABLE, detail)
+    return header
 
 
-def _check_entries(entries: Sequence[SectionEntry], size: int) -> None:
+def _check_entries(entries: Sequence[SectionEntry], kinds: Sequence[Section], size: int) -> None:
     if any(entry.length > size for entry in entries):
         raise AbiError(
             ErrorCode.BAD_SECTION_TABLE, f"a section is longer than the {size}-byte file"
         )
-    places = _spans([entry.length for entry in entries])
-    rows = zip(entries, SECTION_ALIGNMENT.items(), places, strict=True)
-    for entry, (kind, alignment), (offset, span) in rows:
+    places = _spans({kind: entry.length for kind, entry in zip(kinds, entries, strict=True)})
+    for entry, kind, (offset, span) in zip(entries, kinds, places, strict=True):
+        alignment = SECTION_ALIGNMENT[kind]
         got = (entry.kind, entry.alignment, entry.offset, entry.span)
         if got != (kind, alignment, offset, span):
             detail = (

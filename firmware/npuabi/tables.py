@@ -31,7 +31,7 @@ from npuabi.records import TableHeader, TensorDescriptor
 from npuabi.sections import Part
 from npuabi.wire import sealed
 
-__all__ = ["Copy", "Damage", "heal", "newest_header"]
+__all__ = ["Copy", "Damage", "heal", "newest_header", "stated_header"]
 
 _HEAD = TableHeader.SIZE
 _RECORD = TensorDescriptor.SIZE
@@ -112,6 +112,17 @@ class Copy:
             and self.records_hold
             and padding.count(0xFF) == len(padding)
         )
+
+
+def stated_header(heads: Sequence[bytes]) -> bytes | None:
+    """Return the newest of the table headers *heads* that verifies, None without one."""
+    kinds = (Section.TABLE_A, Section.TABLE_B)
+    copies = [
+        Copy(kind=kind, span=head, length=_HEAD, crc=0)
+        for kind, head in zip(kinds, heads[:2], strict=False)
+    ]
+    good = [copy for copy in copies if copy.header_holds]
+    return _by_age(good)[0].header if good else None
 
 
 def newest_header(copies: Sequence[Copy]) -> Copy:

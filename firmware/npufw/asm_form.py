@@ -18,7 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from npuabi.enums import Mode, Space, ToaFlag, Unit
 from npuabi.geometry import Geometry
-from npuabi.policy import ABI_MAJOR, ABI_MINOR, SCHEMAS, schema_hash
+from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, own_abi
 from npuabi.program import TABLE_MAGIC, TABLE_VALID, Program
 from npuabi.records import (
     NO_TENSOR,
@@ -156,8 +156,17 @@ _Compute = Callable[[Mapping[str, Any], Facts], Any]
 
 
 def _schema(header: Mapping[str, Any], _: Facts) -> int:
-    version = (header["abi_major"], header["abi_minor"])
-    return schema_hash() if version == (ABI_MAJOR, ABI_MINOR) else SCHEMAS.get(version, 0)
+    return own_abi().hash_of((header["abi_major"], header["abi_minor"]))
+
+
+def _geometry(name: str) -> _Compute:
+    """Return how a number of the target is computed; older versions do not state it."""
+
+    def compute(header: Mapping[str, Any], facts: Facts) -> int:
+        stated = (header["abi_major"], header["abi_minor"]) >= GEOMETRY_SINCE
+        return int(getattr(facts.target, name)) if stated else 0
+
+    return compute
 
 
 def _bank(tensor: Mapping[str, Any], facts: Facts) -> int:
@@ -172,6 +181,7 @@ _COMPUTED: dict[type[Record], dict[str, _Compute]] = {
     TableHeader: {
         "schema_hash": _schema,
         "target_hash": lambda _, facts: facts.target.hash,
+        **{name: _geometry(name) for name in GEOMETRY},
         "tensor_count": lambda _, facts: facts.tensors,
         "toa_count": lambda _, facts: facts.toas,
         "constant_bytes": lambda _, facts: facts.constant_bytes,

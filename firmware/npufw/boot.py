@@ -7,14 +7,16 @@ Image therefore needs no further checks but those of values that DMA brings in a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from npuabi.container import Event, Loaded, Program, read_blob, symbol_at, target_of
 from npuabi.cycles import Work, works_of
 from npuabi.enums import Direction
 from npuabi.errors import ErrorCode
+from npuabi.policy import abi_of
 from npuabi.records import NO_TENSOR, Interface, TensorDescriptor, Toa
+from npuabi.schemas import ABI_MAJOR, ABI_MINOR, Version
 from npuabi.simulate import Timeline, simulate
 from npuabi.target import Target, load_target, target_names
 from npufw.errors import FirmwareError
@@ -23,6 +25,7 @@ from npufw.kernels.base import Step
 from npufw.state_rules import check_states
 from npufw.tensor_rules import Room, check_tensor
 from npufw.toa_rules import check_step, check_sums
+from npufw.version import VersionRegister
 
 __all__ = [
     "Image",
@@ -61,7 +64,10 @@ class StateTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A verified program. ``steps`` stand in ring order, and so do works and timeline."""
+    """A verified program. ``steps`` stand in ring order, and so do works and timeline.
+
+    ``firmware`` is the version of the firmware that verified it.
+    """
 
     program: Program
     target: Target
@@ -70,6 +76,7 @@ class Image:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     states: tuple[StateTensor, ...] = ()
+    firmware: Version = (ABI_MAJOR, ABI_MINOR)
 
     @cached_property
     def works(self) -> list[Work]:
@@ -83,13 +90,19 @@ class Image:
         return simulate(self.works, self.target)
 
 
-def boot(raw: bytes, target: Target) -> Image:
+def boot(raw: bytes, target: Target, register: VersionRegister | None = None) -> Image:
     """Return the verified image of the blob *raw*, healed in memory where one copy is bad.
+
+    *register* says which version the device's firmware has, this code's own by default.
 
     Raises AbiError: the container's and policy's codes, or one that names the descriptor and the
     rule that it breaks.
     """
-    return image_of(read_blob(raw, target=target), target)
+    if register is None:
+        return image_of(read_blob(raw, target=target), target)
+    version = register.read()
+    loaded = read_blob(raw, target=target, abi=abi_of(version))
+    return replace(image_of(loaded, target), firmware=version)
 
 
 def device_of(raw: bytes, name: str | None) -> Target:

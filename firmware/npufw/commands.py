@@ -27,6 +27,7 @@ from npufw.hostfiles import npz_bytes, read_inputs
 from npufw.image_data import evaluate_images
 from npufw.inspect import shape_text
 from npufw.selftest import generated_inputs
+from npufw.version import VersionRegister
 
 __all__ = ["RunReport", "evaluate_blob", "run_blob"]
 
@@ -105,6 +106,7 @@ def run_blob(
     state: str | None = None,
     reset: bool = False,
     hooks: Sequence[Hook] = (),
+    register: VersionRegister | None = None,
 ) -> RunReport:
     """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
 
@@ -112,7 +114,8 @@ def run_blob(
 
     Each repetition begins with the same states: those of the file *state* where there is one and
     *reset* is not wanted, else the first values. Afterwards the file holds the states. *hooks* are
-    faults and defences; what faults did are the report's ``events``.
+    faults and defences; what faults did are the report's ``events``. *register* is the device's
+    version register.
 
     Raises AbiError for arrays that do not fit, OSError when the output cannot be written.
     """
@@ -126,7 +129,7 @@ def run_blob(
         seed = image.program.known_answer.seed
         notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
     batches = runs_of(image.inputs, arrays)
-    engine = Engine(image, hooks=hooks)
+    engine = Engine(image, hooks=hooks, register=register)
     if state is not None:
         _require_states(image)
         if not reset and Path(state).exists():
@@ -161,6 +164,7 @@ def evaluate_blob(
     *,
     preprocess: str | None = None,
     progress: Progress = silent,
+    register: VersionRegister | None = None,
 ) -> Accuracy:
     """Return the accuracy of *image* on *data*, a file of arrays or a folder of images.
 
@@ -172,11 +176,12 @@ def evaluate_blob(
         if recipe is None:
             text = f"{data} is a folder: say how its images become arrays with --preprocess"
             raise FirmwareError(ErrorCode.INPUT_IMAGE, text)
-        return evaluate_images(Engine(image), Path(data), labels, recipe, progress=progress)
+        engine = Engine(image, register=register)
+        return evaluate_images(engine, Path(data), labels, recipe, progress=progress)
     arrays = _arrays_of(data)
     names = [port.name for port in image.inputs]
     inputs, wanted = split_labels(arrays, labels or "labels", names, data)
-    engine = Engine(image)
+    engine = Engine(image, register=register)
     return evaluate(engine, inputs, wanted, progress=progress)
 
 

@@ -26,6 +26,7 @@ from npufw.kernels import KERNELS
 from npufw.kernels.base import Arrays, Kernel, Step, Sums
 from npufw.kernels.layout import load, store
 from npufw.memory import Memory
+from npufw.version import VersionRegister
 
 __all__ = ["Engine", "Event", "Observer"]
 
@@ -77,7 +78,8 @@ class Engine:
     ``observe`` may be set to a callable. *hooks* are faults and defences, called in their order.
     ``events`` are the starts and ends in the order of execution: that of the timeline, or the
     *events* given, which hold each TOA's start and later its end; whether the program's waits
-    allow that order is the caller's business.
+    allow that order is the caller's business. *register* is the device's version register, which
+    each run reads again.
     """
 
     def __init__(
@@ -87,10 +89,12 @@ class Engine:
         observe: Observer | None = None,
         events: Iterable[Event] | None = None,
         hooks: Sequence[Hook] = (),
+        register: VersionRegister | None = None,
     ) -> None:
         header = image.program.header
         self.image = image
         self.observe = observe
+        self.register = register
         self.memory = Memory.create(
             sram_bytes=image.target.sram_bytes,
             arena_bytes=header.arena_bytes,
@@ -124,9 +128,12 @@ class Engine:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.
 
         A network with states takes the batches as consecutive frames and keeps its states.
-        Raises FirmwareError when an array is not what the network takes; see host.py.
+        Raises FirmwareError when an array is not what the network takes; see host.py. And
+        VERSION_CHANGED when the firmware is another than the one that verified the image.
         """
         image = self.image
+        if self.register is not None:
+            self.register.confirm(image.firmware)
         runs = runs_of(image.inputs, inputs)
         given = [batches(port, inputs[port.name], runs) for port in image.inputs]
         results: list[list[NDArray[Any]]] = [[] for _ in image.outputs]

@@ -288,7 +288,7 @@ MISTAKES = {
     "an unknown target": ('target "edge"', 'target "edgy"', "no target 'edgy': known are edge,"),
     "a target by path": ('target "edge"', 'target "a/b.toml"', "no target 'a/b.toml'"),
     "a long target": ('target "edge"', 'target "0123456789abcdefg"', "target has at most 16 bytes"),
-    "another version": ("abi_minor 1", "abi_minor 7", "abi_minor (0x21)"),
+    "another version": ("abi_minor 2", "abi_minor 7", "abi_minor (0x21)"),
     "a field of the file": ("container_version 1", "length 1", "unknown field 'length'"),
     "a CRC": ("std 1.0", "std 1.0, crc 1", "unknown field 'crc'"),
     "a field in two lines": ("known_answer:", "header: macs 1\nknown_answer:",

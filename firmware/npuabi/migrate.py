@@ -1,0 +1,55 @@
+"""Blobs rewritten for another ABI version: read with the layouts of theirs, written with others.
+
+Invariant: constants, names and the known answer stay as they are, so the blob computes the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from npuabi.container import read_blob, write_blob
+from npuabi.errors import AbiError, ErrorCode
+from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, own_abi
+from npuabi.program import Event
+from npuabi.schemas import Version
+from npuabi.target import Target
+
+__all__ = ["Migrated", "migrate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migrated:
+    """The blob made, the versions it came from and has, and what was healed while reading."""
+
+    blob: bytes
+    before: Version
+    after: Version
+    events: tuple[Event, ...]
+
+
+def migrate(raw: bytes, target: Target, version: Version | None = None) -> Migrated:
+    """Return the blob *raw*, which is for *target*, as one of *version*; by default of ours.
+
+    Raises AbiError: what ``read_blob`` refuses, ABI_MAJOR or ABI_MINOR for a *version* that we do
+    not know, BAD_FIELD or BAD_SECTION_TABLE for a program that an older version cannot say.
+    """
+    abi = own_abi()
+    after = abi.version if version is None else version
+    if after not in abi.schemas:
+        known = ", ".join(f"{major}.{minor}" for major, minor in sorted(abi.schemas))
+        code = ErrorCode.ABI_MINOR if after[0] == abi.version[0] else ErrorCode.ABI_MAJOR
+        raise AbiError(code, f"ABI {after[0]}.{after[1]} is not known here; {known} are")
+    loaded = read_blob(raw, target=target)
+    stated: dict[str, Any] = {
+        name: getattr(target, name) if after >= GEOMETRY_SINCE else 0 for name in GEOMETRY
+    }
+    header = replace(
+        loaded.program.header,
+        abi_major=after[0],
+        abi_minor=after[1],
+        schema_hash=abi.schemas[after].hash,
+        **stated,
+    )
+    blob = write_blob(replace(loaded.program, header=header))
+    return Migrated(blob=blob, before=loaded.version, after=after, events=loaded.events)
