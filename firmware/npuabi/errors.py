@@ -92,7 +92,8 @@ class ErrorCode(IntEnum):
 
     ABI_MAJOR = (0x20, "another ABI major version", _COMPILE,
         "firmware was updated over a break of the ABI, or blob and device were mixed up", _ABI)
-    ABI_MINOR = (0x21, "a newer ABI minor version", f"update the firmware, or {_COMPILE}",
+    ABI_MINOR = (0x21, "a newer ABI minor version",
+        "update the firmware, or npufw migrate the blob to its version",
         "the model was updated before the device's firmware", _ABI)
     SCHEMA_HASH = (0x22, "the record layouts differ from that version's", _COMPILE,
         "a development build changed a record and kept the version", _ABI)

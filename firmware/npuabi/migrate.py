@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from npuabi.container import read_blob, write_blob
+from npuabi.container import read_blob, write_blob_as
 from npuabi.errors import AbiError, ErrorCode
-from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, own_abi
+from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, Abi, own_abi
 from npuabi.program import Event
 from npuabi.schemas import Version
 from npuabi.target import Target
@@ -28,19 +28,23 @@ class Migrated:
     events: tuple[Event, ...]
 
 
-def migrate(raw: bytes, target: Target, version: Version | None = None) -> Migrated:
+def migrate(
+    raw: bytes, target: Target, version: Version | None = None, abi: Abi | None = None
+) -> Migrated:
     """Return the blob *raw*, which is for *target*, as one of *version*; by default of ours.
+
+    *abi* knows the versions, all of ours by default.
 
     Raises AbiError: what ``read_blob`` refuses, ABI_MAJOR or ABI_MINOR for a *version* that we do
     not know, BAD_FIELD or BAD_SECTION_TABLE for a program that an older version cannot say.
     """
-    abi = own_abi()
+    abi = abi or own_abi()
     after = abi.version if version is None else version
     if after not in abi.schemas:
         known = ", ".join(f"{major}.{minor}" for major, minor in sorted(abi.schemas))
         code = ErrorCode.ABI_MINOR if after[0] == abi.version[0] else ErrorCode.ABI_MAJOR
         raise AbiError(code, f"ABI {after[0]}.{after[1]} is not known here; {known} are")
-    loaded = read_blob(raw, target=target)
+    loaded = read_blob(raw, target=target, abi=abi)
     stated: dict[str, Any] = {
         name: getattr(target, name) if after >= GEOMETRY_SINCE else 0 for name in GEOMETRY
     }
@@ -51,5 +55,5 @@ def migrate(raw: bytes, target: Target, version: Version | None = None) -> Migra
         schema_hash=abi.schemas[after].hash,
         **stated,
     )
-    blob = write_blob(replace(loaded.program, header=header))
+    blob = write_blob_as(replace(loaded.program, header=header), abi.schemas[after])
     return Migrated(blob=blob, before=loaded.version, after=after, events=loaded.events)

@@ -21,6 +21,7 @@ from npufw.cli_gates import gates
 if TYPE_CHECKING:
     from npuabi.container import Event
     from npufw.boot import Image
+    from npufw.version import VersionRegister
 
 __all__ = ["main"]
 
@@ -48,14 +49,14 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _boot(raw: bytes, target: str | None) -> Image:
+def _boot(raw: bytes, target: str | None, register: VersionRegister | None = None) -> Image:
     """Return the image, its healing events printed on standard error.
 
     Without a *target* the blob's own is assumed, where it is one that comes with the toolchain.
     """
     from npufw.boot import boot, device_of
 
-    image = boot(raw, device_of(raw, target))
+    image = boot(raw, device_of(raw, target), register)
     for event in image.events:
         _tell(event)
     return image
@@ -104,6 +105,7 @@ def _print_json(values: dict[str, Any]) -> None:
     is_flag=True,
     help="First look for faults in how the TOAs use memory; run only if there are none.",
 )
+@cli_abi.FIRMWARE_VERSION
 @_JSON
 def run(
     blob: str,
@@ -115,6 +117,7 @@ def run(
     state: str | None,
     reset: bool,
     sanitize: bool,
+    register: VersionRegister | None,
     as_json: bool,
 ) -> None:
     """Run BLOB on input arrays and print its outputs.
@@ -143,9 +146,10 @@ def run(
             refuse_overwriting(path, read)
     raw = read_blob_file(blob)
     found = _sanitized(raw, target, as_json=as_json) if sanitize else {}
-    image = _boot(raw, target)
+    image = _boot(raw, target, register)
     report = run_blob(
         image,
+        register=register,
         inputs=inputs,
         output=output,
         repeat=repeat,
@@ -281,9 +285,16 @@ def _is_address(text: str) -> bool:
     help="The labels' key in X.npz, default: labels; or a file of lines IMAGE CLASS.",
 )
 @_PREPROCESS
+@cli_abi.FIRMWARE_VERSION
 @_JSON
 def evaluate(
-    blob: str, target: str, data: str, labels: str | None, preprocess: str | None, as_json: bool
+    blob: str,
+    target: str,
+    data: str,
+    labels: str | None,
+    preprocess: str | None,
+    register: VersionRegister | None,
+    as_json: bool,
 ) -> None:
     """Measure the top-1 accuracy of BLOB on labelled data.
 
@@ -296,9 +307,11 @@ def evaluate(
     from npufw.commands import evaluate_blob
     from npufw.hostfiles import read_blob_file
 
-    image = _boot(read_blob_file(blob), target)
+    image = _boot(read_blob_file(blob), target, register)
     with progress_bar() as progress:
-        found = evaluate_blob(image, data, labels, preprocess=preprocess, progress=progress)
+        found = evaluate_blob(
+            image, data, labels, preprocess=preprocess, progress=progress, register=register
+        )
     values = {"schema": 1, "samples": found.samples, "correct": found.correct, "top1": found.top1}
     if as_json:
         _print_json(values)
@@ -309,8 +322,9 @@ def evaluate(
 @main.command()
 @_BLOB
 @_TARGET
+@cli_abi.FIRMWARE_VERSION
 @_JSON
-def selftest(blob: str, target: str, as_json: bool) -> None:
+def selftest(blob: str, target: str, register: VersionRegister | None, as_json: bool) -> None:
     """Run the known-answer test of BLOB; exit 1 when a bit differs, or a float by too much.
 
     \b
@@ -323,8 +337,8 @@ def selftest(blob: str, target: str, as_json: bool) -> None:
     from npufw.hostfiles import read_blob_file
     from npufw.selftest import selftest as known_answer
 
-    image = _boot(read_blob_file(blob), target)
-    result = known_answer(Engine(image))
+    image = _boot(read_blob_file(blob), target, register)
+    result = known_answer(Engine(image, register=register))
     crcs = {"expected": f"{result.expected:#010x}", "given": f"{result.given:#010x}"}
     if as_json:
         near = {"samples": result.samples, "worst": result.worst} if result.samples else {}
@@ -441,3 +455,4 @@ def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> 
 # Commands with files of their own.
 main.add_command(gates)
 main.add_command(cli_abi.explain)
+main.add_command(cli_abi.migrate)

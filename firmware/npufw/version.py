@@ -46,9 +46,7 @@ class VersionRegister:
         """Refuse to go on unless the register still holds *version*: FirmwareError."""
         now = self.read()
         if now != version:
-            text = (
-                f"the blob was checked by ABI {_dotted(version)}, the firmware has {_dotted(now)}"
-            )
+            text = f"the blob was checked by ABI {_dotted(version)}, now it is {_dotted(now)}"
             raise FirmwareError(ErrorCode.VERSION_CHANGED, text)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from npuabi.container import read_blob
 from npuabi.errors import AbiError
 from npuabi.target import load_target
 from npufw.boot import boot
@@ -33,6 +34,14 @@ def verdict(path: Path) -> str:
 @pytest.mark.parametrize(("path", "wanted"), CASES)
 def test_a_golden_blob_is_treated_as_written_down(path: Path, wanted: str) -> None:
     assert verdict(path) == wanted
+
+
+def test_a_golden_blob_has_the_version_of_its_folder() -> None:
+    for case in CASES:
+        path = case.values[0]
+        assert isinstance(path, Path)
+        version = read_blob(path.read_bytes(), target=load_target("edge")).version
+        assert path.parent.name == f"abi-{version[0]}.{version[1]}", f"{path} was overwritten"
 
 
 def test_every_golden_blob_is_written_down() -> None:

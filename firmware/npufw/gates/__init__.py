@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from npufw.gates import drift
 from npufw.gates.base import Gate
 
 __all__ = ["GATES"]
 
-GATES: tuple[Gate, ...] = ()
+GATES: tuple[Gate, ...] = (drift.GATE,)

@@ -78,7 +78,8 @@ def test_each_number_of_the_target_that_differs_is_named_with_both_values(
     build: Build, name: str
 ) -> None:
     header = build(1, 1, 0).header
-    error = refusal(replace(header, **{name: getattr(header, name) + 1}))
+    more: dict[str, Any] = {name: getattr(header, name) + 1}
+    error = refusal(replace(header, **more))
     assert error.code is ErrorCode.GEOMETRY
     for value in (f"{name} {getattr(EDGE, name) + 1}", f"{name} {getattr(EDGE, name)}"):
         assert value in error.detail
@@ -86,7 +87,7 @@ def test_each_number_of_the_target_that_differs_is_named_with_both_values(
 
 def test_an_older_minor_version_is_taken_when_its_schema_is_known(build: Build) -> None:
     old = released()[0, 1]
-    unstated = dict.fromkeys(GEOMETRY, 0)
+    unstated: dict[str, Any] = dict.fromkeys(GEOMETRY, 0)
     header = replace(build(1, 1, 0).header, abi_minor=1, **unstated)
     check(replace(header, schema_hash=old.hash), EDGE, own_abi())
     assert refusal(header).code is ErrorCode.SCHEMA_HASH
