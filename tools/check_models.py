@@ -102,7 +102,7 @@ def check_model(path: Path, precision: str, pairs: Sequence[Pair]) -> Iterator[F
     target, level = pairs[0]
     source = load_source(path)
     options = Options(target=target, level=level, precision=precision)
-    inputs = choose_inputs(float_graph(source, options), source, options, ()).arrays
+    inputs = choose_inputs(float_graph(source, options), source, options, ()).first
     made = compiled(source, options)
     first = run_levels(made, inputs)
     found = Finding(model=path.stem, precision=precision, pair=pairs[0])

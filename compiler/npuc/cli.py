@@ -80,7 +80,7 @@ Examples:
     "given",
     multiple=True,
     metavar="FILE",
-    help="X.npz, X.npy, NAME=X.npy or an image: its first batch; default: calibration data.",
+    help="X.npz, X.npy, NAME=X.npy or an image; default: the first calibration sample.",
 )
 @compile_options
 @click.option(
@@ -101,10 +101,11 @@ def check(
     count: int,
     as_json: bool,
 ) -> None:
-    """Run one input through MODEL at four levels and say where the numbers part.
+    """Run inputs through MODEL at four levels and say where the numbers part.
 
     L1 is float arithmetic on the graph as written, L2 the reference of the quantised graph, L3 the
-    tiled program, L4 the blob in the emulator. Exit code 1 when L2, L3 and L4 do not agree.
+    tiled program, L4 the blob in the emulator. Exit code 1 when L2, L3 and L4 do not agree. N times
+    the compiled batch are N batches, consecutive frames of a graph with states; the worst is shown.
     """
     from npuc.check.command import run_check
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +15,16 @@ import npuc.check.command
 from npuabi.container import write_blob
 from npuabi.enums import Opcode, ToaFlag
 from npuabi.program import Program
-from npuc.check.inputs import choose_inputs
-from npuc.check.levels import Compiled, compiled, float_graph, run_levels
-from npuc.check.report import Report, report_of
+from npuc.check.inputs import batches_of, choose_inputs
+from npuc.check.levels import Compiled, Runner, compiled, float_graph, run_levels
+from npuc.check.report import Report, report_of, united_reports
 from npuc.cli import main
+from npuc.diagnostics import CompileError
 from npuc.driver import Options
 from npuc.frontend.source import Source, load_source
+from npuc.frontend.text import parse_text
+from npuc.ir.core import Array
+from npufw.engine import Engine
 
 MODELS = Path(__file__).parents[2] / "models"
 DIGITS = load_source(MODELS / "digits.txt")
@@ -34,7 +38,7 @@ def check(*arguments: str | Path) -> Result:
 def report(made: Compiled) -> Report:
     graph = float_graph(made.source, made.options)
     inputs = choose_inputs(graph, made.source, made.options, ())
-    return report_of(run_levels(made, inputs.arrays))
+    return report_of(run_levels(made, inputs.first))
 
 
 def broken(change: Change, *, tasks: bool, **options: object) -> Compiled:
@@ -163,21 +167,76 @@ def test_a_quantised_graph_is_compared_from_L2_on(tmp_path: Path) -> None:
     assert "lost most" not in result.stdout
 
 
-def test_a_state_is_followed_and_inputs_are_taken_as_given(tmp_path: Path) -> None:
-    path = tmp_path / "s.txt"
-    path.write_text(
-        "graph @s(%x: tensor<2x20x4x4xf32>) {\n"
-        '  %s = state "sum" init = splat(0.5) : tensor<2x20x4x4xf32>\n'
-        '  %y = add(%x, %s)\n  update "sum", %y\n  %z = relu(%y)\n  return %z\n}\n'
-    )
-    data = np.random.default_rng(0).normal(size=(4, 20, 4, 4)).astype(np.float32)
+STREAM = """graph @s(%x: tensor<2x20x4x4xf32>) {
+  %s = state "sum" init = splat(0.5) : tensor<2x20x4x4xf32>
+  %y = add(%x, %s)
+  update "sum", %y
+  %z = relu(%y)
+  %v = reshape(%s) {shape = [2, 20, 16, 1]}
+  return %z, %v, %x
+}
+"""
+
+
+@pytest.fixture
+def frames(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "s.txt").write_text(STREAM)
+    data = np.random.default_rng(0).normal(size=(8, 20, 4, 4)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=data)
-    result = check(path, "--calibrate", tmp_path / "x.npz", "--input", tmp_path / "x.npz", "-O0")
+    return tmp_path / "s.txt", tmp_path / "x.npz"
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_states_are_followed_over_consecutive_frames(
+    precision: str, frames: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = frames
+    options = ("--calibrate", data, "--input", data, "-O0", "--precision", precision)
+    result = check(path, *options)
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith(f"input: the first sample of {tmp_path / 'x.npz'}")
+    assert result.stdout.startswith(f"input: the 4 frames of {data}")
     assert "add " in result.stdout
-    np.save(tmp_path / "bad.npy", data[:, :3])
-    refused = check(path, "--calibrate", tmp_path / "x.npz", "--input", tmp_path / "bad.npy")
+    assert ", in each of 4 batches" in result.stdout
+    run = Engine.run
+
+    def forgetful(self: Engine, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        self.reset()
+        return run(self, inputs)
+
+    monkeypatch.setattr(Engine, "run", forgetful)
+    parted = check(path, *options)
+    assert parted.exit_code == 1
+    assert "L4 parts from L3 at state %s: in batch 2, element [0, 0, 0, 0]" in parted.stdout
+
+
+def test_every_batch_that_is_given_is_compared() -> None:
+    text = "graph @g(%x: tensor<1x3x5x5xf32>) {\n  %y = neg(%x)\n  return %y\n}\n"
+    source = Source("<text>", text, Path())
+    calibrate = {"x": np.linspace(-4, 4, 75, dtype="f4").reshape(1, 3, 5, 5)}
+    made = compiled(source, Options(calibrate=calibrate))
+    graph = float_graph(source, made.options)
+    arrays = np.concatenate([calibrate["x"] * 0.5, calibrate["x"] * 2])
+    chosen = batches_of(graph, {"x": arrays}, "of an array")
+    runner = Runner(made)
+    reports = [report_of(runner.run(batch)) for batch in chosen.batches]
+    found = united_reports(reports)
+    assert found.agrees
+    first, worst = (next(r.l2 for r in each.rows if r.name == "y") for each in (reports[0], found))
+    assert first is not None and worst is not None  # noqa: PT018
+    assert first.largest < 0.02 < 3.9 < worst.largest
+    assert worst.sqnr_db < first.sqnr_db - 10
+    with pytest.raises(CompileError, match=r"%x holds 1.5 batches: expected as many in each"):
+        batches_of(
+            parse_text("graph @g(%x: tensor<2x1xf32>) {\n  %y = neg(%x)\n  return %y\n}"),
+            {"x": np.zeros((3, 1), "f4")},
+            "of an array",
+        )
+
+
+def test_inputs_are_taken_as_given(frames: tuple[Path, Path], tmp_path: Path) -> None:
+    path, data = frames
+    np.save(tmp_path / "bad.npy", np.zeros((4, 3, 4, 4), np.float32))
+    refused = check(path, "--calibrate", data, "--input", tmp_path / "bad.npy")
     assert refused.exit_code == 1
     assert "%x is tensor<2x20x4x4xf32>, got 4x3x4x4 float32" in refused.stderr
 

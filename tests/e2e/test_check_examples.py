@@ -34,7 +34,7 @@ def agrees(name: str, precision: str) -> None:
         target=TARGETS[number % 2],
     )
     inputs = choose_inputs(float_graph(source, options), source, options, ())
-    found = report_of(run_levels(compiled(source, options), inputs.arrays))
+    found = report_of(run_levels(compiled(source, options), inputs.first))
     assert found.agrees, (source.text, found.partings, found.stopped)
 
 

@@ -1,4 +1,4 @@
-"""``npuc check``: run one input at four levels, print what differs, say which ops lose most."""
+"""``npuc check``: run inputs at four levels, print what differs, say which ops lose most."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from npuabi.progress import progress_bar
+from npuabi.progress import Progress, progress_bar, silent
 from npuc.check.inputs import Chosen, choose_inputs, without_images
-from npuc.check.levels import Levels, compiled, float_graph, run_levels
+from npuc.check.levels import Compiled, Levels, Runner, compiled, float_graph
 from npuc.check.rank import Loss, Mixed, losses, mixed
-from npuc.check.report import Report, report_of, tensors_json
+from npuc.check.report import Report, report_of, tensors_json, united_reports
 from npuc.check.report_text import print_report
 from npuc.driver import Options
 from npuc.frontend.source import load_source
@@ -34,10 +34,9 @@ def run_check(
     with source.shown(), progress_bar() as progress:
         chosen = choose_inputs(float_graph(source, options), source, options, given)
         made = compiled(source, without_images(options, given), progress=progress)
-        levels = run_levels(made, chosen.arrays, progress=progress)
+        levels, report = _run(made, chosen, progress)
         ranked = losses(levels, progress=progress)
         proposal = mixed(levels, ranked, count, progress=progress) if count and ranked else None
-    report = report_of(levels)
     for note in levels.compilation.notes:
         click.echo(str(note), err=True)
     if as_json:
@@ -49,6 +48,22 @@ def run_check(
     return report.agrees
 
 
+def _run(made: Compiled, chosen: Chosen, progress: Progress) -> tuple[Levels, Report]:
+    """Return the levels of the first batch, and the report on all up to one that stops."""
+    runner, reports, first = Runner(made), [], None
+    for number, batch in enumerate(chosen.batches):
+        if len(chosen.batches) > 1:
+            progress("batches", number, len(chosen.batches))
+        levels = runner.run(batch, progress=progress if number == 0 else silent)
+        first = first or levels
+        reports.append(report_of(levels))
+        if levels.stopped is not None:
+            break
+    if first is None:
+        raise ValueError("there is no batch to check")
+    return first, united_reports(reports)
+
+
 def _print(
     levels: Levels, chosen: Chosen, report: Report, ranked: Sequence[Loss], proposal: Mixed | None
 ) -> None:
@@ -56,20 +71,21 @@ def _print(
     if not report.has_float:
         click.echo("the graph is quantised already: there is no L1 to compare L2 with")
     print_report(report)
-    for line in _loss_lines(ranked):
+    for line in _loss_lines(ranked, report.batches):
         click.echo(line)
     if proposal is not None:
         for line in _mixed_lines(proposal):
             click.echo(line)
 
 
-def _loss_lines(ranked: Sequence[Loss]) -> Iterator[str]:
+def _loss_lines(ranked: Sequence[Loss], batches: int) -> Iterator[str]:
     shown = [loss for loss in ranked if math.isfinite(loss.sqnr_db)][:_MOST_LOSSES]
     if not shown:
         return
     wider = list(shown[0].wider)
     yield ""
-    yield "lost most, each op alone on exact operands (SQNR dB):"
+    where = " of the first batch" if batches > 1 else ""
+    yield f"lost most, each op alone on exact operands{where} (SQNR dB):"
     rows = [("op", "kind", "line", "here", *(f"at {p}" for p in wider))]
     rows += [
         (s.name, s.op, str(s.line), _db(s.sqnr_db), *(_db(s.wider[p]) for p in wider))

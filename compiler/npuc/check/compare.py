@@ -8,7 +8,7 @@ power over the error's, infinite where there is no error.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,16 @@ from npuc.ir.types import Quant, TensorType
 from npuc.ops.cast import Cast
 from npuc.ops.quantised import is_quantised
 
-__all__ = ["Difference", "Mismatch", "compare", "first_mismatch", "real", "source_names", "sqnr_db"]
+__all__ = [
+    "Difference",
+    "Mismatch",
+    "compare",
+    "first_mismatch",
+    "real",
+    "source_names",
+    "sqnr_db",
+    "united",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,21 @@ class Difference:
     def same(self) -> bool:
         """Whether no element differs."""
         return self.largest == 0 and (self.off is None or not any(self.off[1:]))
+
+
+def united(found: Sequence[Difference | None]) -> Difference | None:
+    """Return the worst of the same tensor in several batches: ``off`` and ``mean`` over all."""
+    known = [difference for difference in found if difference is not None]
+    if not known:
+        return None
+    counts = [difference.off for difference in known if difference.off is not None]
+    zero, one, more = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
+    return Difference(
+        largest=max(difference.largest for difference in known),
+        mean=sum(difference.mean for difference in known) / len(known),
+        sqnr_db=min(difference.sqnr_db for difference in known),
+        off=(zero, one, more) if counts else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,10 +30,10 @@ from npufw.kernels.base import Arrays, Step, Sums
 from npufw.kernels.layout import store
 from npufw.memory import POISON, geometry_of
 
-__all__ = ["Bytes", "read_arrays", "run_blob", "run_tasks"]
+__all__ = ["BlobDevice", "Bytes", "TaskDevice", "read_arrays"]
 
 Bytes = Mapping[str, NDArray[np.uint8]]
-"""What each buffer held when it was complete, by the buffer's name."""
+"""What each buffer held when it was complete, by its name: inputs and states before the run."""
 
 _ABSENT: NDArray[Any] = np.empty(0, np.uint8)
 
@@ -46,30 +46,46 @@ def read_arrays(
     return arrays
 
 
-def run_tasks(
-    program: Program, target: Target, places: Places, inputs: Mapping[str, Array]
-) -> Bytes:
-    """Run the records of *program*, not its bytes, each buffer in memory of its own."""
-    image = image_of(Loaded(program=program, events=()), target)
-    memory = _OwnMemory(program, places)
-    for port in image.inputs:
-        memory.view(port.tensor)[...] = batches(port, inputs[port.name], 1)[0]
-    for state in image.states:
-        memory.view(state.tensor)[...] = memory.view(state.initial)
-    sums = Sums()
-    for step in image.steps:
-        _run(step, memory, sums)
-    return memory.held
+class TaskDevice:
+    """Runs the records of a program, not its bytes, each buffer in memory of its own.
+
+    States go on from batch to batch.
+    """
+
+    def __init__(self, program: Program, target: Target, places: Places) -> None:
+        self._image = image_of(Loaded(program=program, events=()), target)
+        self._memory = _OwnMemory(program, places)
+        for state in self._image.states:
+            self._memory.view(state.tensor)[...] = self._memory.view(state.initial)
+        self._kept = {self._memory.place(state.tensor).name for state in self._image.states}
+
+    def run(self, inputs: Mapping[str, Array]) -> Bytes:
+        """Run one batch; return what :data:`Bytes` says."""
+        memory = self._memory
+        memory.held = {name: memory.held[name] for name in self._kept}
+        for port in self._image.inputs:
+            memory.view(port.tensor)[...] = batches(port, inputs[port.name], 1)[0]
+        begin = {name: held.copy() for name, held in memory.held.items()}
+        sums = Sums()
+        for step in self._image.steps:
+            _run(step, memory, sums)
+        return {**memory.held, **begin}
 
 
-def run_blob(blob: bytes, target: Target, places: Places, inputs: Mapping[str, Array]) -> Bytes:
-    """Boot and run *blob* in the emulator."""
-    image = boot(blob, target)
-    engine = Engine(image)
-    watch = _Watch(image, engine, places)
-    engine.observe = watch.see
-    engine.run(inputs)
-    return watch.held
+class BlobDevice:
+    """Runs a blob, booted, in the emulator; states go on from batch to batch."""
+
+    def __init__(self, blob: bytes, target: Target, places: Places) -> None:
+        self._image = boot(blob, target)
+        self._engine = Engine(self._image)
+        self._places = places
+
+    def run(self, inputs: Mapping[str, Array]) -> Bytes:
+        """Run one batch; return what :data:`Bytes` says."""
+        watch = _Watch(self._image, self._engine, self._places)
+        self._engine.observe = watch.see
+        self._engine.run(inputs)
+        return {**watch.held, **watch.begin}
 
 
 @dataclass
@@ -87,10 +103,14 @@ class _OwnMemory:
         """Return *tensor*'s elements in the bytes of its buffer."""
         if tensor.space is Space.CONSTANTS:
             return geometry_of(tensor).view(self._constants, tensor.base)
-        place = self.places[symbol_at(self.program.symbols, tensor.symbol)]
+        place = self.place(tensor)
         if place.name not in self.held:
             self.held[place.name] = np.full(place.extent, POISON, np.uint8)
         return geometry_of(tensor).view(self.held[place.name], tensor.base - place.base)
+
+    def place(self, tensor: TensorDescriptor) -> Place:
+        """Return the buffer in which *tensor* lies."""
+        return self.places[symbol_at(self.program.symbols, tensor.symbol)]
 
 
 def _run(step: Step, memory: _OwnMemory, sums: Sums) -> None:
@@ -108,24 +128,34 @@ def _run(step: Step, memory: _OwnMemory, sums: Sums) -> None:
 
 
 class _Watch:
-    """Takes the bytes of each buffer when the last TOA that writes it has ended."""
+    """Takes the bytes of inputs and states before a run, of others when their last writer ends."""
 
     def __init__(self, image: Image, engine: Engine, places: Places) -> None:
         self._memory = engine.memory
-        self._written = {step.index: self._place(image, places, step) for step in image.steps}
+        given = [*(p.tensor for p in image.inputs), *(s.tensor for s in image.states)]
+        self._given = [self._place(image, places, tensor) for tensor in given]
+        self._written = {
+            step.index: self._place(image, places, step.output) for step in image.steps
+        }
         self._left = Counter(place.name for place in self._written.values())
+        self.begin: dict[str, NDArray[np.uint8]] = {}
         self.held: dict[str, NDArray[np.uint8]] = {}
 
     @staticmethod
-    def _place(image: Image, places: Places, step: Step) -> Place:
-        return places[symbol_at(image.program.symbols, step.output.symbol)]
+    def _place(image: Image, places: Places, tensor: TensorDescriptor) -> Place:
+        return places[symbol_at(image.program.symbols, tensor.symbol)]
 
     def see(self, index: int, moment: str) -> None:
         """Note that a TOA has started or ended."""
+        if not self.begin:
+            self.begin = {place.name: self._bytes(place) for place in self._given}
         if moment != "end":
             return
         place = self._written[index]
         self._left[place.name] -= 1
         if not self._left[place.name]:
-            space = self._memory.spaces[place.space]
-            self.held[place.name] = space[place.base : place.base + place.extent].copy()
+            self.held[place.name] = self._bytes(place)
+
+    def _bytes(self, place: Place) -> NDArray[np.uint8]:
+        space = self._memory.spaces[place.space]
+        return space[place.base : place.base + place.extent].copy()

@@ -12,7 +12,7 @@ from npuabi.enums import Rounding
 from npuabi.errors import AbiError
 from npuabi.progress import Progress, silent
 from npuabi.target import Target
-from npuc.check.device import Bytes, run_blob, run_tasks
+from npuc.check.device import BlobDevice, Bytes, TaskDevice
 from npuc.check.places import Part, parts_of, places_of
 from npuc.driver import Compilation, Options, compile_graph, compile_quantised, context_of
 from npuc.frontend.source import Source
@@ -31,7 +31,16 @@ from npuc.passes.legalise import refuse_unsupported
 from npuc.passes.manager import Pass, PassManager
 from npuc.passes.tied import float_activations
 
-__all__ = ["Compiled", "Levels", "compiled", "float_graph", "recompiled", "run_levels", "values_of"]
+__all__ = [
+    "Compiled",
+    "Levels",
+    "Runner",
+    "compiled",
+    "float_graph",
+    "recompiled",
+    "run_levels",
+    "values_of",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,8 @@ class Levels:
     """What one input makes of each tensor; values are those of the quantised graph.
 
     ``graph`` is the source's; ``l1`` is by name there, and empty when it is quantised already.
-    ``l3`` and ``l4`` hold what the device computes: inputs, states and views of them are
-    left out. ``stopped`` says why the blob did not run to its end; ``l4`` is empty then.
+    ``l3`` and ``l4`` hold what the device computes, and states as it reads them: inputs are left
+    out. ``stopped`` says why the blob did not run to its end; ``l4`` is empty then.
     """
 
     made: Compiled
@@ -133,47 +142,79 @@ def run_levels(
     above: Levels | None = None,
     progress: Progress = silent,
 ) -> Levels:
-    """Run one batch of *inputs* at every level.
+    """Run one batch of *inputs* at every level, states from their first values.
 
     *above* is what the same inputs made of the same quantised graph, planned otherwise: its L1 and
     L2 are taken over. Raises CompileError, AbiError.
     """
-    compilation = made.compilation
-    if above is None:
-        progress("L1 and L2", 0, 3)
-        above = _upper_levels(made, inputs)
-    progress("L3", 1, 3)
-    places, target = places_of(made.planned), compilation.target
-    tasks = run_tasks(compilation.program, target, places, inputs)
-    progress("L4", 2, 3)
-    blob: Bytes | None = None
-    stopped = None
-    try:
-        blob = run_blob(compilation.blob, target, places, inputs)
-    except AbiError as error:
-        stopped = str(error)
-    parts = parts_of(compilation.graph, made.context)
-    given = {argument.name for argument in compilation.graph.arguments}
-    values = [v for v in values_of(compilation.graph) if parts[v].root not in given]
-    return replace(
-        above,
-        made=made,
-        l3={v: _taken(v, parts[v], tasks) for v in values},
-        l4={} if blob is None else {v: _taken(v, parts[v], blob) for v in values},
-        stopped=stopped,
-    )
+    return Runner(made).run(inputs, above=above, progress=progress)
 
 
-def _upper_levels(made: Compiled, inputs: Mapping[str, Array]) -> Levels:
-    compilation, graph = made.compilation, float_graph(made.source, made.options)
-    l1 = _float_level(graph, inputs, compilation.rounding)
-    found: dict[Value, Array] = {}
-    evaluate(compilation.graph, inputs, compilation.rounding, found.__setitem__, stored=True)
-    l2 = {v: found[v] for v in values_of(compilation.graph)}
-    return Levels(made=made, graph=graph, l1=l1, l2=l2, l3={}, l4={})
+class Runner:
+    """Runs one batch after the other at every level; each level keeps states of its own."""
+
+    def __init__(self, made: Compiled) -> None:
+        compilation, places = made.compilation, places_of(made.planned)
+        self._made = made
+        self._graph = float_graph(made.source, made.options)
+        self._parts = parts_of(compilation.graph, made.context)
+        self._l1_states: dict[str, Array] = {}
+        self._l2_states: dict[str, Array] = {}
+        self._tasks = TaskDevice(compilation.program, compilation.target, places)
+        self._blob: BlobDevice | None = None
+        self._stopped: str | None = None
+        try:
+            self._blob = BlobDevice(compilation.blob, compilation.target, places)
+        except AbiError as error:
+            self._stopped = str(error)
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        above: Levels | None = None,
+        progress: Progress = silent,
+    ) -> Levels:
+        """Run the next batch; as :func:`run_levels`. A blob that has stopped runs no more."""
+        if above is None:
+            progress("L1 and L2", 0, 3)
+            above = self._upper(inputs)
+        progress("L3", 1, 3)
+        tasks = self._tasks.run(inputs)
+        progress("L4", 2, 3)
+        blob = self._run_blob(inputs)
+        graph = self._made.compilation.graph
+        values = [v for v in values_of(graph) if v not in graph.inputs]
+        return replace(
+            above,
+            made=self._made,
+            l3={v: _taken(v, self._parts[v], tasks) for v in values},
+            l4={} if blob is None else {v: _taken(v, self._parts[v], blob) for v in values},
+            stopped=self._stopped,
+        )
+
+    def _run_blob(self, inputs: Mapping[str, Array]) -> Bytes | None:
+        if self._blob is None or self._stopped is not None:
+            return None
+        try:
+            return self._blob.run(inputs)
+        except AbiError as error:
+            self._stopped = str(error)
+            return None
+
+    def _upper(self, inputs: Mapping[str, Array]) -> Levels:
+        graph, rounding = self._made.compilation.graph, self._made.compilation.rounding
+        l1 = _float_level(self._graph, inputs, rounding, self._l1_states)
+        found: dict[Value, Array] = {}
+        see, states = found.__setitem__, self._l2_states
+        evaluate(graph, inputs, rounding, see, states=states, stored=True)
+        l2 = {v: found[v] for v in values_of(graph)}
+        return Levels(made=self._made, graph=self._graph, l1=l1, l2=l2, l3={}, l4={})
 
 
-def _float_level(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) -> dict[str, Array]:
+def _float_level(
+    graph: Graph, inputs: Mapping[str, Array], rounding: Rounding, states: dict[str, Array]
+) -> dict[str, Array]:
     """Return the real values of the source graph; nothing when no float op computes there."""
     computing = [op for op in graph.ops if op.COMPUTES]
     if not any(not is_quantised(v) for op in computing for v in op.results):
@@ -184,7 +225,7 @@ def _float_level(graph: Graph, inputs: Mapping[str, Array], rounding: Rounding) 
         if not isinstance(value.owner, Const) and not is_quantised(value):
             found[value.name] = array
 
-    evaluate(graph, inputs, rounding, see)
+    evaluate(graph, inputs, rounding, see, states=states)
     return found
 
 

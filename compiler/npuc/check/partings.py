@@ -24,7 +24,7 @@ __all__ = ["Parting", "Partings", "partings_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The first op where a level parts from the one above it."""
+    """The first op where a level parts from the one above it, in a *batch* counted from 1."""
 
     level: str
     above: str
@@ -33,6 +33,7 @@ class Parting:
     place: str
     first: Mismatch
     elements: int
+    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def _parting(value: Value, found: Mismatch, level: str, above: str) -> Parting:
         level=level,
         above=above,
         name=value.name,
-        op="input" if op is None else op.NAME,
+        op="state" if op is None else op.NAME,
         place="" if op is None else str(op.location),
         first=found,
         elements=value.tensor.elements,
@@ -95,8 +96,6 @@ def _judged(
     operands = [None if v is None else _operand(v, levels) for v in op.operands]
     results = op.reference(operands, levels.compilation.rounding)
     for value, exact in zip(op.results, results, strict=True):
-        if value not in levels.l3:
-            continue
         got = levels.l3[value]
         if not has_bound(op):
             with np.errstate(over="ignore"):

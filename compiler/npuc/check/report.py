@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from npuc.check.compare import Difference, compare, source_names
+from npuc.check.compare import Difference, compare, source_names, united
 from npuc.check.levels import Levels, values_of
 from npuc.check.partings import Parting, partings_of
 from npuc.ir.core import Graph, Value
 from npuc.ops.quantised import is_quantised
 
-__all__ = ["Fused", "Report", "Row", "report_of", "tensors_json"]
+__all__ = ["Fused", "Report", "Row", "report_of", "tensors_json", "united_reports"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,14 @@ class Fused:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All that was found with one input."""
+    """All that was found with one batch of inputs, or the worst of several."""
 
     rows: tuple[Row, ...]
     fused: tuple[Fused, ...]
     partings: tuple[Parting, ...]
     stopped: str | None
     has_float: bool
+    batches: int = 1
 
     @property
     def agrees(self) -> bool:
@@ -80,12 +81,40 @@ def report_of(levels: Levels) -> Report:
     )
 
 
+def united_reports(reports: Sequence[Report]) -> Report:
+    """Return the worst of the reports on one batch after the other; partings where they began."""
+    first = reports[0]
+    partings: dict[str, Parting] = {}
+    for number, report in enumerate(reports, start=1):
+        for parting in report.partings:
+            partings.setdefault(parting.level, replace(parting, batch=number))
+    return replace(
+        first,
+        rows=tuple(map(_united_row, zip(*(report.rows for report in reports), strict=True))),
+        partings=tuple(partings.values()),
+        stopped=next((r.stopped for r in reports if r.stopped is not None), None),
+        batches=len(reports),
+    )
+
+
+def _united_row(rows: Sequence[Row]) -> Row:
+    """Return one tensor's worst row; a level that a batch lacks is said of those that have it."""
+    shares = [row.of_bound for row in rows if row.of_bound is not None]
+    return replace(
+        rows[0],
+        l2=united([row.l2 for row in rows]),
+        l3=united([row.l3 for row in rows]),
+        l4=united([row.l4 for row in rows]),
+        of_bound=max(shares, default=None),
+    )
+
+
 def _row(value: Value, levels: Levels, source: str | None) -> Row:
     tensor, l2 = value.tensor, levels.l2[value]
     l3, l4 = levels.l3.get(value), levels.l4.get(value)
     return Row(
         name=value.name,
-        op="input" if value.owner is None else value.owner.NAME,
+        op=_op(value, levels),
         line=levels.graph.location.line if value.owner is None else value.owner.location.line,
         type=tensor.dtype.text,
         elements=tensor.elements,
@@ -94,6 +123,12 @@ def _row(value: Value, levels: Levels, source: str | None) -> Row:
         l3=None if l3 is None else compare(tensor, l2, l3),
         l4=None if l3 is None or l4 is None else compare(tensor, l3, l4),
     )
+
+
+def _op(value: Value, levels: Levels) -> str:
+    if value.owner is not None:
+        return value.owner.NAME
+    return "input" if value in levels.compilation.graph.inputs else "state"
 
 
 def _fused(graph: Graph, stored: set[str]) -> Iterator[Fused]:
@@ -126,6 +161,7 @@ def _first_stored(value: Value, stored: set[str]) -> str | None:
 def tensors_json(report: Report) -> dict[str, Any]:
     """Return the report's keys of ``npuc check --json``; infinite ratios are None."""
     return {
+        "batches": report.batches,
         "agree": report.agrees,
         "stopped": report.stopped,
         "partings": [asdict(parting) for parting in report.partings],

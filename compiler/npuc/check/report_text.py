@@ -94,7 +94,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     if report.fused:
         yield f"stored nowhere: {', '.join(_fused(report))}"
-    yield from (_parting(p) for p in report.partings)
+    yield from (_parting(p, several=report.batches > 1) for p in report.partings)
     if report.stopped is not None:
         yield f"L4 stopped: {report.stopped}"
     if report.agrees:
@@ -104,6 +104,7 @@ def _lines(report: Report) -> Iterator[str]:
 def _agreement(report: Report) -> Iterator[str]:
     checked = [row for row in report.rows if row.l4 is not None]
     what = f"{len(checked)} tensors, {sum(row.elements for row in checked):,} elements"
+    what += f", in each of {report.batches} batches" if report.batches > 1 else ""
     bounded = [row for row in checked if row.of_bound is not None]
     if not bounded:
         yield f"L2, L3 and L4 agree bit for bit: {what}"
@@ -129,11 +130,13 @@ def _fused(report: Report) -> list[str]:
     return [*shown, f"and those in {rest} more ops"] if rest else shown
 
 
-def _parting(found: Parting) -> str:
+def _parting(found: Parting, *, several: bool) -> str:
     first = found.first
+    batch = f"in batch {found.batch}, " if several else ""
     at = ", ".join(map(str, first.index))
+    place = f" ({found.place})" if found.place else ""
     return (
-        f"{found.level} parts from {found.above} at {found.op} %{found.name} ({found.place}): "
-        f"element [{at}] is {first.got}, expected {first.expected}; "
+        f"{found.level} parts from {found.above} at {found.op} %{found.name}{place}: "
+        f"{batch}element [{at}] is {first.got}, expected {first.expected}; "
         f"{first.count:,} of {found.elements:,} differ"
     )
