@@ -157,6 +157,36 @@ graph @g(%x: tensor<1x33x9x9xf32>) {
     assert re.search(r"beside %\w+ \d+ bytes; the limit is 2048 bytes: use a target with", text)
 
 
+@pytest.mark.parametrize(
+    ("op", "shape", "row", "pieces"),
+    [
+        ("layer_norm(%x, %g, %g) {axis = 1}", "2x40000", 40000, "gamma and beta 320000"),
+        ("instance_norm(%x, %c, %c)", "1x4x200x200", 40000, "input 640000, gamma and beta 128"),
+        ("group_norm(%x, %c, %c) {num_groups = 2}", "1x4x200x200", 80000, "output 640000"),
+        ("argmax(%x) {axis = 1}", "1x200000", 200000, "input 200000, output"),
+    ],
+)
+def test_a_row_beyond_the_sram_is_named_with_its_pieces_and_what_helps(
+    op: str, shape: str, row: int, pieces: str
+) -> None:
+    text = _refusal(
+        f"""
+graph @g(%x: tensor<{shape}xf32>) {{
+  %g = const splat(1.0) : tensor<40000xf32>
+  %c = const splat(1.0) : tensor<4xf32>
+  %y = {op}
+  return %y
+}}""",
+        target="tiny",
+    )
+    kind = op.partition("(")[0]
+    assert re.match(rf"<text>:4:\d+: error: {kind} %\w+ needs at least \d+ bytes of SRAM", text)
+    assert f"as its rows of {row:,} elements are never cut (" in text
+    assert pieces in text
+    assert "the limit is 131072 bytes: use a target with more SRAM" in text
+    assert text.splitlines()[0].endswith("a higher --sram-limit, smaller rows")
+
+
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
 def test_a_limit_of_one_kib_works_or_is_refused_with_a_place(text: str) -> None:
     case = _case(text)

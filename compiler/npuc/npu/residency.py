@@ -13,16 +13,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from npuabi.enums import Layout, Space
+from npuabi.enums import DType, Layout, Space
 from npuabi.geometry import LANES
 from npuc.diagnostics import CompileError, Diagnostic
 from npuc.ir.core import Value
 from npuc.ir.types import Place
 from npuc.npu.regions import geometry, root_of
+from npuc.npu.row_tasks import row_elements
 from npuc.npu.stripes import Cut, Cutter, aligned
 from npuc.npu.tasks import Task, buffer_type
 
 __all__ = ["Residency"]
+
+_WORDS = {"const": "parameters", "in": "input", "residual": "gamma and beta", "out": "output"}
+"""What the slots of a task that takes whole rows hold."""
 
 
 class Residency:
@@ -96,11 +100,18 @@ class Residency:
         held = [
             f"%{r.name} {geometry(buffer_type(r)).extent} bytes" for r in self._residents[index]
         ]
+        why, remedy = "", "a smaller batch or a smaller kernel"
+        row = row_elements(task)
+        if row > 1:
+            pieces = ", ".join(f"{_WORDS[k]} {n}" for k, n in self._cutter.pieces(task).items())
+            why = f", as its rows of {row:,} elements are never cut ({pieces}),"
+            narrow = task.inputs[0].tensor.dtype is DType.I8
+            remedy = "smaller rows" + ("" if narrow else " or a narrower precision")
         text = (
             f"{task.attributes['kind']} %{task.attributes['name']} needs at least "
-            f"{self._cutter.least(task)} bytes of SRAM beside {', '.join(held) or 'nothing'}; "
+            f"{self._cutter.least(task)} bytes of SRAM{why} beside {', '.join(held) or 'nothing'}; "
             f"the limit is {self._budget} bytes: use a target with more SRAM, a higher "
-            "--sram-limit, a smaller batch or a smaller kernel"
+            f"--sram-limit, {remedy}"
         )
         return CompileError([Diagnostic(task.location, text)])
 

@@ -125,8 +125,16 @@ class Cutter:
 
     def least(self, task: Task) -> int:
         """Return the bytes that the smallest cut needs."""
+        return self.need(task, self._smallest(task))
+
+    def pieces(self, task: Task) -> dict[str, int]:
+        """Return the bytes of the smallest cut's slots, by operand."""
+        slots = self.slots(task, self._smallest(task))
+        return {name: slot.size * slot.copies for name, slot in slots.items() if slot.size}
+
+    def _smallest(self, task: Task) -> Cut:
         cuts = [*_plain_cuts(task), *self._narrow_cuts(task)]
-        return min(self.need(task, c) for c in cuts)
+        return min(cuts, key=lambda cut: self.need(task, cut))
 
     def need(self, task: Task, cut: Cut) -> int:
         """Return the SRAM bytes of all slots of a cut."""
