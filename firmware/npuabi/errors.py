@@ -172,6 +172,26 @@ class ErrorCode(IntEnum):
     SANITIZER = (0x49, "descriptors use memory as they must not",
         "see the findings; nothing was run",
         _BUG, "docs/guide.md#sanitize")
+
+    OUT_OF_MEMORY = (0x80, "no piece of device memory is large enough",
+        "unload a model or wait for a job to end",
+        "more models or jobs at once than fit; fragmentation: much is free, but in small pieces",
+        "docs/gates/3-fragmentation.md")
+    BAD_SIZE = (0x81, "an allocation of a size that cannot be",
+        "ask for at least a byte, and for no more than the pool less a guard",
+        "a size computed from a damaged header; an empty tensor", "docs/gates/3-fragmentation.md")
+    BAD_ADDRESS = (0x82, "the address is not that of a block",
+        "free the address that the allocation gave",
+        "an address that was moved inside the block; one of another pool",
+        "docs/gates/3-fragmentation.md")
+    DOUBLE_FREE = (0x83, "nobody holds that memory",
+        "free a block once; keep one owner for it",
+        "two owners that both free it; an address of a pool that was made anew",
+        "docs/gates/3-fragmentation.md")
+    GUARD_BROKEN = (0x84, "somebody wrote beyond a block",
+        "stop the job that owns the block and load its model again",
+        "a program that was not checked at boot; a driver that copies too much; flipped bits",
+        "docs/gates/3-fragmentation.md")
     # fmt: on
 
     def __new__(cls, number: int, text: str, remedy: str, causes: str, page: str) -> Self:

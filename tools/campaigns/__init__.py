@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tools.campaigns import memory
 from tools.campaigns.base import Campaign
 
 __all__ = ["CAMPAIGNS"]
 
-CAMPAIGNS: tuple[Campaign, ...] = ()
+CAMPAIGNS: tuple[Campaign, ...] = (memory.WEEK, memory.TRACE_CAMPAIGN, memory.THREADS)

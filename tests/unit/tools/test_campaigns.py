@@ -1,0 +1,17 @@
+"""The short form of every campaign of seeded trials fails nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.campaigns import CAMPAIGNS
+from tools.campaigns.base import Campaign
+from tools.soak import run_campaign
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS, ids=lambda campaign: campaign.name)
+def test_the_short_form_of_a_campaign_fails_nowhere(campaign: Campaign) -> None:
+    ids = campaign.ids(campaign.short)
+    tally = run_campaign(campaign, ids)
+    assert tally.failures == []
+    assert tally.trials == len(ids) <= campaign.long
