@@ -244,13 +244,19 @@ _EXAMPLES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
 def _scaled(dim: int | None, scale: float) -> tuple[int | None, Fraction]:
     """Return the floor of dim * scale, in float32 as ONNX Runtime has it, and the scale.
 
-    A scale that is float32(result / dim) is taken for that ratio: 0.3 is 6 / 20.
+    A scale that is float32(result / dim) is taken for that ratio: 0.3 is 6 / 20. Raises ValueError
+    where float32 has the scale as 0 or the product as infinite.
     """
-    exact = Fraction(float(np.float32(scale)))
+    with np.errstate(over="ignore", under="ignore"):
+        near = np.float32(scale)
+        product = near * np.float32(dim or 1)
+    if not (near and np.isfinite(product)):
+        raise ValueError(f"float32 holds no size of {dim or 1} * {scale}: give another scale")
+    exact = Fraction(float(near))
     if dim is None:
         return None, exact
-    result = int(np.float32(scale) * np.float32(dim))
-    if dim and np.float32(result / dim) == np.float32(scale):
+    result = int(product)
+    if dim and np.float32(result / dim) == near:
         return result, Fraction(result, dim)
     return result, exact
 

@@ -149,3 +149,12 @@ def test_a_doubling_has_the_four_weights_of_litert() -> None:
     taps, _ = whole_taps(axis(4, 8), axis(1, 1), 256)
     assert taps.bits == 10
     assert taps.weights[:, 1:5].tolist() == [[768, 256, 768, 256], [256, 768, 256, 768]]
+
+
+@pytest.mark.parametrize(
+    ("dim", "scale"), [(5, 1e38), (5, 1e39), (None, 1e39), (5, 1e-50), (None, 1e-50)]
+)
+def test_a_scale_that_float32_cannot_apply_is_refused(dim: int | None, scale: float) -> None:
+    x = Value("x", TensorType((1, 1, 1, dim)))
+    with pytest.raises(ValueError, match="float32 holds no size"):
+        Resize([x], {"scales": [scale], "axes": [3]})
