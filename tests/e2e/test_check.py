@@ -241,6 +241,17 @@ def test_inputs_are_taken_as_given(frames: tuple[Path, Path], tmp_path: Path) ->
     assert "%x is tensor<2x20x4x4xf32>, got 4x3x4x4 float32" in refused.stderr
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_numbers_that_leave_a_type_are_compared_without_a_warning(
+    frames: tuple[Path, Path], tmp_path: Path, precision: str
+) -> None:
+    path, data = frames
+    np.save(tmp_path / "big.npy", np.full((2, 20, 4, 4), 3e38, np.float32))
+    options = ("--calibrate", data, "--input", tmp_path / "big.npy", "--precision", precision)
+    result = check(path, *options)  # a warning would end it
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_a_text_in_memory_is_checked_too() -> None:
     text = "graph @g(%x: tensor<1x3x5x5xf32>) {\n  %y = relu(%x)\n  return %y\n}\n"
     made = compiled(Source("<text>", text, Path()), Options(calibrate="random", target="tiny"))

@@ -37,12 +37,13 @@ def _run(step: Step, arrays: Arrays) -> NDArray[Any]:
     epsilon = float(real_of(int(tail[0]), int(tail[1])))
     if step.input.dtype in (DType.I8, DType.I16):
         return _codes(values, affine, epsilon, step, arrays)
-    rows, axes = _rows(values.astype(np.float32), step)
-    centred = rows - rows.mean(axis=axes, keepdims=True, dtype=np.float32)
-    squares = (centred * centred).mean(axis=axes, keepdims=True, dtype=np.float32)
-    unit = centred * _inverse(np.sqrt(squares + np.float32(epsilon)))
-    result = unit.reshape(values.shape) * affine[:1] + affine[1:]
-    with np.errstate(over="ignore"):
+    # A sum may leave float32: its row holds infinities, or no number.
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows, axes = _rows(values.astype(np.float32), step)
+        centred = rows - rows.mean(axis=axes, keepdims=True, dtype=np.float32)
+        squares = (centred * centred).mean(axis=axes, keepdims=True, dtype=np.float32)
+        unit = centred * _inverse(np.sqrt(squares + np.float32(epsilon)))
+        result = unit.reshape(values.shape) * affine[:1] + affine[1:]
         return np.asarray(result, arrays.output.dtype)
 
 
