@@ -140,6 +140,7 @@ def run(
 
     if output == "-" and as_json:
         raise click.UsageError("--output - and --json both write to standard output")
+    _require_state_file(state, output)
     read = [blob, target, preprocess or "", *inputs, *(i.split("=", 1)[-1] for i in inputs)]
     for path in (output, state):
         if path is not None:
@@ -166,6 +167,13 @@ def run(
     if sanitize:
         click.echo("sanitizer: nothing found", err=output == "-")
     _lines(report.lines(), err=output == "-")
+
+
+def _require_state_file(state: str | None, output: str | None) -> None:
+    if state == "-":
+        raise click.UsageError("--state needs a file, as it is read and written")
+    if state and output and os.path.realpath(state) == os.path.realpath(output):
+        raise click.UsageError(f"--state and --output are both to be {state}: name two files")
 
 
 def _sanitized(raw: bytes, target: str, *, as_json: bool) -> dict[str, Any]:

@@ -105,6 +105,8 @@ def test_the_command_keeps_states_in_a_file(stream: Path, tmp_path: Path) -> Non
     before = kept.read_bytes()
     assert CliRunner().invoke(npufw, [*again, "--reset"]).exit_code == 0
     assert kept.read_bytes() == before  # the same five frames
+    for wrong in (["--state", "-"], ["--state", "z.npz", "--output", "./z.npz"]):
+        assert CliRunner().invoke(npufw, ["run", str(blob), *wrong]).exit_code == 2
 
 
 @pytest.mark.parametrize(
