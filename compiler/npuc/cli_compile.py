@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import sys
@@ -113,6 +114,8 @@ def _observer(output: Output, read: Sequence[str | Path]) -> Callable[[Pass, Gra
         return None
     folder = None if output.dump_ir is None else Path(output.dump_ir)
     if folder is not None:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "no folder: give --dump-ir one", str(folder))
         folder.mkdir(parents=True, exist_ok=True)
     numbers = iter(range(1, 1_000_000))
 

@@ -205,6 +205,9 @@ def context_of(graph: Graph, options: Options, folder: Path) -> PassContext:
     target = options.target
     if options.sram_limit_kib is not None and options.sram_limit_kib < 1:
         raise CompileError.at(graph.location, "--sram-limit is at least 1 KiB")
+    if not 50 < options.percentile <= 100:
+        text = f"--percentile is above 50 and at most 100, got {options.percentile}"
+        raise CompileError.at(graph.location, text)
     context = PassContext(
         target=load_target(target) if isinstance(target, str) else target,
         rounding=Rounding[options.rounding.upper()],

@@ -80,7 +80,7 @@ def support_of(kind: type[Op], target: Target) -> Support:
 
 def close_names(name: str, count: int = 3) -> list[str]:
     """Return the ops whose names are most like *name*, which may be spelt as ONNX does."""
-    known = [n for n in REGISTRY if "." not in n]
+    known = [n for n in REGISTRY if "." not in n and n != "const"]
     return difflib.get_close_matches(name.lower(), known, count)
 
 

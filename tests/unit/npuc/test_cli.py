@@ -203,6 +203,25 @@ def test_the_ir_is_dumped_over_no_file_that_is_read(tmp_path: Path) -> None:
     assert model.read_text() == TEXT
 
 
+def test_a_dump_needs_a_folder(text: Path) -> None:
+    result = npuc("compile", text, "--dump-ir", text, "--precision", "fp16")
+    assert result.exit_code == 1
+    assert result.stderr == f"error: {text}: no folder: give --dump-ir one\n"
+
+
+def test_a_percentile_is_a_number(text: Path) -> None:
+    result = npuc("check", text, "--calibrate", "random", "--percentile", "nan")
+    assert result.exit_code == 1
+    assert "error: --percentile is above 50 and at most 100, got nan" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["const", "cons", "const_"])
+def test_no_op_is_proposed_that_has_no_page(name: str) -> None:
+    result = npuc("ops", name)
+    assert result.exit_code == 2
+    assert "did you mean const " not in result.stderr
+
+
 def test_an_empty_output_name_is_refused(text: Path) -> None:
     assert npuc("compile", text, "-o", "", "--calibrate", "random").exit_code == 1
     assert [p.name for p in text.parent.iterdir()] == ["g.txt"]
