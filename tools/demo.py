@@ -51,7 +51,7 @@ def _demo() -> None:
     show("npufw", "eval", str(BLOB), "--data", str(IMAGES))
     _section("One descriptor, byte by byte")
     show_line(f"npufw inspect {BLOB} --op {OP} | sed -n '/^TOA .*: conv/,/ crc /p'")
-    print("\nNext: npuc --help, npufw --help, README.md")
+    print("\nNext: . .venv/bin/activate; then npuc --help, npufw --help, README.md")
 
 
 def main() -> int:

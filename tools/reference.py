@@ -95,13 +95,15 @@ def _text_limits() -> str:
     return table(["of", "at most"], rows)
 
 
-def _command(group: click.Group, name: str) -> Callable[[], str]:
+def _command(tool: str, group: click.Group, name: str) -> Callable[[], str]:
     def make() -> str:
         command = group.commands[name]
         context = click.Context(command)
-        records = (option.get_help_record(context) for option in command.params)
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        records = (option.get_help_record(context) for option in options)
         rows = [(f"`{record[0]}`", record[1]) for record in records if record]
-        return table(["option", "what it does"], rows)
+        usage = " ".join([tool, name, *command.collect_usage_pieces(context)])
+        return f"`{usage}`\n\n{table(['option', 'what it does'], rows)}"
 
     return make
 
@@ -112,6 +114,6 @@ COMPILER_REGIONS: dict[str, Callable[[], str]] = {
     "tasks": _tasks,
     "task-attributes": lambda: attribute_table(Task),
     "text-limits": _text_limits,
-    **{f"npuc-{name}": _command(npuc_main, name) for name in npuc_main.commands},
-    **{f"npufw-{name}": _command(npufw_main, name) for name in npufw_main.commands},
+    **{f"npuc-{name}": _command("npuc", npuc_main, name) for name in npuc_main.commands},
+    **{f"npufw-{name}": _command("npufw", npufw_main, name) for name in npufw_main.commands},
 }

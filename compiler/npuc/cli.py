@@ -101,7 +101,7 @@ def check(
     count: int,
     as_json: bool,
 ) -> None:
-    """Run inputs through MODEL at four levels and say where the numbers part.
+    """Run inputs at four levels and say where the numbers part.
 
     L1 is float arithmetic on the graph as written, L2 the reference of the quantised graph, L3 the
     tiled program, L4 the blob in the emulator. Exit code 1 when L2, L3 and L4 do not agree. N times
@@ -131,7 +131,9 @@ def check(
 @part("preprocess")
 @click.option("--elide", is_flag=True, help="Leave out the numbers of larger constants.")
 @click.option("--mlir", is_flag=True, help="Print MLIR's generic form.")
-@click.option("-o", "--output", default="-", metavar="FILE", help="Where to write; - is stdout.")
+@click.option(
+    "-o", "--output", default="-", metavar="FILE", help="Where to write; - is standard output."
+)
 def opt(
     text: str,
     passes: str,
@@ -146,7 +148,7 @@ def opt(
     mlir: bool,
     output: str,
 ) -> None:
-    """Run passes on graph text TEXT (- is standard input) and print the graph."""
+    """Run passes on the graph TEXT (- is standard input); print it."""
     from npuabi.enums import Rounding
     from npuabi.files import refuse_overwriting, write_atomically
     from npuabi.target import load_target
@@ -204,10 +206,11 @@ Examples:
 @compile_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(model: str, ops: tuple[str, ...], options: Options, as_json: bool) -> None:
-    """Say what became of ops of MODEL: OP is a result's name, or a line of the text.
+    """Say what became of ops of MODEL.
 
-    Its precision and parameters and where they come from, what it was fused with or why not,
-    its stripes, banks, DMA and cycles; or the limit that refuses it, and what would help.
+    OP is a result's name, or a line of the text. Told are its precision and parameters and where
+    they come from, what it was fused with or why not, its stripes, banks, DMA and cycles; or the
+    limit that refuses it, and what would help.
     """
     from npuc.why_text import run_why
 
@@ -228,7 +231,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
 def ops(name: str | None, as_json: bool, markdown: bool) -> None:
-    """Say what the NPU can do with every op of graph text, or with the op NAME."""
+    """List the ops and what the NPU makes of them, or show op NAME."""
     from npuabi.progress import progress_bar
     from npuabi.target import load_target
     from npuc import support, support_text

@@ -73,7 +73,8 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     print_costs(cost, sys.stderr if to_error else sys.stdout)
     if output.timing:
         click.echo(_timing(compiled), err=to_error)
-    click.echo(f"{path}: {len(compiled.blob):,} bytes in {compiled.compile_s:.2f} s", err=to_error)
+    name = "standard output" if to_error else path
+    click.echo(f"{name}: {len(compiled.blob):,} bytes in {compiled.compile_s:.2f} s", err=to_error)
 
 
 def _read(model: str, options: Options, path: str) -> Iterator[str | Path]:

@@ -149,10 +149,22 @@ def _unknown(graph: Graph, wanted: str) -> str:
         lines = sorted({op.location.line for op in graph.ops})
         near = sorted(sorted(lines, key=lambda n: abs(n - int(wanted)))[:3])
         return f"no op on line {wanted}: the nearest are on lines {', '.join(map(str, near))}"
+    name = wanted.removeprefix("%")
+    if kept := _kept(graph).get(name):
+        return f"no op gives %{name}, {kept}"
     names = [v.name for op in graph.ops for v in op.results]
-    close = difflib.get_close_matches(wanted.removeprefix("%"), names, 3)
+    close = difflib.get_close_matches(name, names, 3)
     hint = f", did you mean {' or '.join(f'%{n}' for n in close)}" if close else ""
-    return f"no op gives %{wanted.removeprefix('%')}{hint}"
+    return f"no op gives %{name}{hint}"
+
+
+def _kept(graph: Graph) -> dict[str, str]:
+    """Return what inputs and states are, by the names that a user may know them by."""
+    said = {value.name: "it is an input of the graph" for value in graph.inputs}
+    for state, after in zip(graph.states, graph.updates, strict=True):
+        text = f"it is the state {state.name!r}, which %{after.name} updates"
+        said |= {state.name: text, state.argument.name: text}
+    return said
 
 
 class _Explainer:

@@ -144,8 +144,11 @@ def _layers(
         last = tally
     if last is not None:
         last.cycles += timeline.cycles - latest
+    # In the order in which they begin to compute: constants are often loaded far ahead.
+    begun = [toa.op for toa in toas if toa.unit is not Unit.DMA_IN]
     return tuple(
-        _layer(program, program.sources[op], tallies[op], target) for op in sorted(tallies)
+        _layer(program, program.sources[op], tallies[op], target)
+        for op in dict.fromkeys([*begun, *tallies])
     )
 
 

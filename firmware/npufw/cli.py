@@ -217,7 +217,7 @@ def inspect(
     ring: bool,
     as_json: bool,
 ) -> None:
-    """Show what is in BLOB: an overview, or the parts that the options name.
+    """Show what is in BLOB: an overview, or what the options name.
 
     \b
     Examples:
@@ -333,7 +333,9 @@ def evaluate(
 @cli_abi.FIRMWARE_VERSION
 @_JSON
 def selftest(blob: str, target: str, register: VersionRegister | None, as_json: bool) -> None:
-    """Run the known-answer test of BLOB; exit 1 when a bit differs, or a float by too much.
+    """Run the known-answer test of BLOB.
+
+    Exit 1 when a bit differs, or a float by too much.
 
     \b
     Example:
@@ -392,7 +394,7 @@ def profile(blob: str, target: str | None, as_json: bool) -> None:
 def disasm(
     blob: str, target: str | None, output: str, constants: str | None, as_json: bool
 ) -> None:
-    """Write BLOB as text that a person can read and edit, and that "npufw asm" takes.
+    """Write BLOB as text to read and edit; "npufw asm" takes it.
 
     \b
     Examples:
@@ -414,7 +416,7 @@ def disasm(
 @click.option("--unchecked", is_flag=True, help="Write what the firmware will refuse, too.")
 @_JSON
 def asm(text: str, output: str, target: str | None, unchecked: bool, as_json: bool) -> None:
-    """Make a blob of TEXT, which "npufw disasm" wrote; - is standard input.
+    """Make a blob of TEXT, which "npufw disasm" wrote; - is stdin.
 
     CRCs, lengths, counts and padding are made anew, so that an edited text gives a sound blob.
     What the firmware would refuse is refused here, at the line of the text.
@@ -442,7 +444,7 @@ def asm(text: str, output: str, target: str | None, unchecked: bool, as_json: bo
 @click.option("--target", help="Target file of a blob whose target is not known.")
 @_JSON
 def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> None:
-    """Say what differs between the blobs A and B, op by op of their source.
+    """Say what differs between the blobs A and B, op by op.
 
     Ops are matched by their names. The exit code is 0, whether they differ or not.
 

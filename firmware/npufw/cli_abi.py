@@ -48,7 +48,7 @@ FIRMWARE_VERSION = click.option(
 @click.argument("code", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(code: str | None, as_json: bool) -> None:
-    """Explain the error CODE, by name or number; without one list all codes.
+    """Explain the error CODE, a name or number, or list all codes.
 
     \b
     Examples:
@@ -85,10 +85,10 @@ def explain(code: str | None, as_json: bool) -> None:
 def migrate(
     old: str, output: str, version: Version | None, target: str | None, as_json: bool
 ) -> None:
-    """Write the blob OLD in the layouts of another ABI version; it computes the same.
+    """Write the blob OLD in the layouts of another ABI version.
 
-    A blob of an older version becomes one of this; with --to a blob becomes one that older
-    firmware takes, if it needs nothing that came later.
+    It computes the same. A blob of an older version becomes one of this; with --to a blob becomes
+    one that older firmware takes, if it needs nothing that came later.
 
     \b
     Examples:

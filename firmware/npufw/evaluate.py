@@ -42,8 +42,8 @@ def split_labels(
     """
     if key not in arrays:
         has = ", ".join(arrays) or "nothing"
-        text = f"{path} has no array {key!r} for the labels, it has {has}; name it with --labels"
-        raise FirmwareError(ErrorCode.INPUT_MISSING, text)
+        text = f"{path} has no array {key!r} for the labels, it has {has}"
+        raise FirmwareError(ErrorCode.INPUT_MISSING, text, remedy="name it with --labels")
     labels = arrays[key]
     if labels.dtype.kind not in "iu":
         text = f"labels {key!r} are whole numbers, got {labels.dtype.name}"

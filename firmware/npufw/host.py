@@ -60,7 +60,8 @@ def state_arrays(states: Sequence[StateTensor], arrays: Mapping[str, NDArray[Any
         if array.dtype != dtype or array.shape != state.tensor.dims:
             wanted = _type(state.tensor.dims, dtype)
             text = f"state {state.name!r}: expected {wanted}, got {_type(array.shape, array.dtype)}"
-            raise FirmwareError(ErrorCode.INPUT_SHAPE, text)
+            remedy = "a state file belongs to one blob; begin anew with --reset"
+            raise FirmwareError(ErrorCode.INPUT_SHAPE, text, remedy=remedy)
 
 
 def batches(port: Port, array: NDArray[Any], runs: int) -> NDArray[Any]:

@@ -101,8 +101,9 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def _one(name: str, path: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     if len(arrays) != 1:
-        text = f"{path} holds {_list(arrays)}; NAME=FILE takes a file of one array"
-        raise FirmwareError(ErrorCode.INPUT_FILE, text)
+        text = f"{path} holds {_list(arrays)}, and NAME=FILE takes a file of one array"
+        help_ = "give --input FILE where the arrays have the inputs' names"
+        raise FirmwareError(ErrorCode.INPUT_FILE, text, remedy=help_)
     return {name: next(iter(arrays.values()))}
 
 

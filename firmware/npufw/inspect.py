@@ -25,7 +25,7 @@ from npuabi.records import (
 from npuabi.render import hexdump
 from npuabi.sections import split_sections
 from npuabi.wire import Record
-from npufw.boot import Image, Port
+from npufw.boot import Image, Port, StateTensor
 from npufw.errors import FirmwareError
 from npufw.kernels.base import OPERANDS
 
@@ -65,6 +65,8 @@ class Inspector:
         for word, ports in (("input", self.image.inputs), ("output", self.image.outputs)):
             for port in ports:
                 yield f"{word:<8} {_port_text(port)}"
+        for state in self.image.states:
+            yield f"state    {_state_text(state)}"
         yield ""
         yield from self._ops()
 
@@ -186,6 +188,7 @@ def as_json(blob: str, raw: bytes, image: Image, selected: Sequence[int] = ()) -
         "toas": len(program.toas),
         "inputs": [_port_json(port) for port in image.inputs],
         "outputs": [_port_json(port) for port in image.outputs],
+        "states": [_state_json(state) for state in image.states],
         "sections": {kind.name.lower(): part.length for kind, part in _parts(raw).items()},
         "ops": [
             {
@@ -244,6 +247,16 @@ def _port_text(port: Port) -> str:
 
 def _port_json(port: Port) -> dict[str, Any]:
     return {"name": port.name, "shape": list(port.shape), "dtype": port.entry.dtype.text}
+
+
+def _state_text(state: StateTensor) -> str:
+    tensor = state.tensor
+    return f"{state.name} {shape_text(tensor.dims)} {tensor.dtype.text}, arena 0x{tensor.base:x}"
+
+
+def _state_json(state: StateTensor) -> dict[str, Any]:
+    tensor = state.tensor
+    return {"name": state.name, "shape": list(tensor.dims), "dtype": tensor.dtype.text}
 
 
 def _ranges(numbers: Sequence[int]) -> str:

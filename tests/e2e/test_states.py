@@ -107,6 +107,11 @@ def test_the_command_keeps_states_in_a_file(stream: Path, tmp_path: Path) -> Non
     assert kept.read_bytes() == before  # the same five frames
     for wrong in (["--state", "-"], ["--state", "z.npz", "--output", "./z.npz"]):
         assert CliRunner().invoke(npufw, ["run", str(blob), *wrong]).exit_code == 2
+    shown = CliRunner().invoke(npufw, ["inspect", str(blob)]).stdout
+    assert "state    history 1x4x1x4 i8, arena 0x" in shown
+    blob.write_bytes(compiled(stream, precision="fp16").blob)
+    refused = CliRunner().invoke(npufw, again).stderr
+    assert "got 1x4x1x4 int8; a state file belongs to one blob; begin anew with --reset" in refused
 
 
 @pytest.mark.parametrize(

@@ -162,8 +162,8 @@ def _array_problem(value: Value, array: Array | None) -> str:
     batch, rest = _batch(value), tensor.dims[1:]
     fits = array.ndim == len(rest) + 1 and array.shape[1:] == rest
     if not fits or len(array) < batch:
-        dims = "x".join(["N", *map(str, rest)])
-        return f"array {value.name!r} has shape {array.shape}, expected {dims}, N at least {batch}"
+        dims, has = "x".join(["N", *map(str, rest)]), "x".join(map(str, array.shape)) or "scalar"
+        return f"array {value.name!r} is {has}, expected {dims}, N at least {batch}"
     if not np.isfinite(array).all():
         return f"array {value.name!r} holds NaN or infinity"
     return ""

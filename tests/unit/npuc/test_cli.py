@@ -22,6 +22,10 @@ def npuc(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin)
 
 
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    assert "..." not in npuc("--help").stdout.partition("Commands:")[2]
+
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "g.txt"

@@ -101,4 +101,5 @@ def test_an_unknown_op_gets_the_closest_names() -> None:
     result = command(DIGITS, "joinde")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no op gives %joinde, did you mean %joined" in result.stderr
+    assert "no op gives %image, it is an input of the graph" in command(DIGITS, "image").stderr
     assert "no op on line 1: the nearest are on lines" in command(DIGITS, "1").stderr

@@ -240,6 +240,10 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert f"npufw {command} digits.bin" in npufw(command, "--help").stdout
 
 
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    assert "..." not in npufw("--help").stdout.partition("Commands:")[2]
+
+
 def test_run_does_not_overwrite_what_it_reads(blob: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", codes())
     before = blob.read_bytes()
