@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 2u
-#define NPU_SCHEMA_HASH UINT64_C(0x3680c99ee16d92ea)
+#define NPU_SCHEMA_HASH UINT64_C(0x7b9d11e4f1cc599d)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -134,6 +134,7 @@ enum npu_section {
     NPU_SECTION_SOURCE_MAP = 8,
     NPU_SECTION_KNOWN_ANSWER = 9,
     NPU_SECTION_STATES = 10,
+    NPU_SECTION_BANDS = 12,
 };
 
 enum npu_space {
@@ -317,7 +318,8 @@ struct npu_toa {
     uint16_t groups; /* 1; depthwise: channels; pools: 1 counts padded taps; norm: groups; eval: lane operations */
     int16_t clamp[2]; /* smallest and largest output value */
     uint8_t setup_cycles; /* cycles that the registers need before the clock: at least 2 */
-    uint8_t pad[3]; /* zero */
+    uint8_t sample_taps; /* MAC: when the read-out of its sums samples, in 4 ps; 0: the base set's */
+    uint8_t pad[2]; /* zero */
     uint32_t cycles; /* modelled cycles when nothing else runs */
     uint32_t crc; /* CRC-32 of bytes 0..59 */
 };
@@ -394,6 +396,21 @@ struct npu_known_answer {
     uint32_t samples; /* outputs that are held against numbers; 0: all, by the CRC */
     uint32_t offset; /* where in the constants the samples lie: a float32 and its tolerance */
     uint8_t pad[8]; /* zero */
+};
+
+/* The descriptor set of one temperature band: what it adds to timing fields of every TOA.
+
+    The bands, and what their sets must be, stand in npuabi/bands.py.
+     */
+struct npu_band_set {
+    uint8_t band; /* number of the band, from 0 for -40 to -35 degC */
+    uint8_t pad0; /* zero */
+    int16_t low; /* degrees Celsius where the band begins */
+    int16_t high; /* degrees Celsius before which it ends */
+    int16_t setup[4]; /* cycles added to setup_cycles: DMA-in, DMA-out, MAC, vector */
+    int16_t sample; /* taps added to sample_taps of MAC TOAs */
+    uint8_t pad1[12]; /* zero */
+    uint32_t crc; /* CRC-32 of bytes 0..27 */
 };
 
 #pragma pack(pop)
@@ -481,7 +498,8 @@ _Static_assert(offsetof(struct npu_toa, pads) == 42, "Toa.pads");
 _Static_assert(offsetof(struct npu_toa, groups) == 46, "Toa.groups");
 _Static_assert(offsetof(struct npu_toa, clamp) == 48, "Toa.clamp");
 _Static_assert(offsetof(struct npu_toa, setup_cycles) == 52, "Toa.setup_cycles");
-_Static_assert(offsetof(struct npu_toa, pad) == 53, "Toa.pad");
+_Static_assert(offsetof(struct npu_toa, sample_taps) == 53, "Toa.sample_taps");
+_Static_assert(offsetof(struct npu_toa, pad) == 54, "Toa.pad");
 _Static_assert(offsetof(struct npu_toa, cycles) == 56, "Toa.cycles");
 _Static_assert(offsetof(struct npu_toa, crc) == 60, "Toa.crc");
 
@@ -542,5 +560,15 @@ _Static_assert(offsetof(struct npu_known_answer, output_crc) == 12, "KnownAnswer
 _Static_assert(offsetof(struct npu_known_answer, samples) == 16, "KnownAnswer.samples");
 _Static_assert(offsetof(struct npu_known_answer, offset) == 20, "KnownAnswer.offset");
 _Static_assert(offsetof(struct npu_known_answer, pad) == 24, "KnownAnswer.pad");
+
+_Static_assert(sizeof(struct npu_band_set) == 32, "BandSet");
+_Static_assert(offsetof(struct npu_band_set, band) == 0, "BandSet.band");
+_Static_assert(offsetof(struct npu_band_set, pad0) == 1, "BandSet.pad0");
+_Static_assert(offsetof(struct npu_band_set, low) == 2, "BandSet.low");
+_Static_assert(offsetof(struct npu_band_set, high) == 4, "BandSet.high");
+_Static_assert(offsetof(struct npu_band_set, setup) == 6, "BandSet.setup");
+_Static_assert(offsetof(struct npu_band_set, sample) == 14, "BandSet.sample");
+_Static_assert(offsetof(struct npu_band_set, pad1) == 16, "BandSet.pad1");
+_Static_assert(offsetof(struct npu_band_set, crc) == 28, "BandSet.crc");
 
 #endif

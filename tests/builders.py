@@ -202,6 +202,7 @@ class Builder:
             "groups": 1,
             "clamp": (-128, 127),
             "setup_cycles": 2,
+            "sample_taps": 167 if unit is Unit.MAC else 0,
             "cycles": 1,
         }
         self.toas.append(Toa(**{**made, **fields}))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from npuabi.bands import band_sets
 from npuabi.container import write_blob
 from npuabi.enums import Precision, Rounding
 from npuabi.errors import AbiError
@@ -179,6 +180,7 @@ def compile_quantised(
         symbols=best.emitted.symbols,
         known_answer=record,
         states=best.emitted.states,
+        bands=band_sets(context.target),
     )
     try:
         blob = write_blob(program)

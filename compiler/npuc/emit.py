@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from npuabi.bands import BASE_BAND, limits, sample_taps, setup_cycles
 from npuabi.cycles import Work, works_of
-from npuabi.enums import Direction, DType, Space, ToaFlag
+from npuabi.enums import Direction, DType, Space, ToaFlag, Unit
 from npuabi.precision import register_of
 from npuabi.program import pack_symbols
 from npuabi.records import (
@@ -41,7 +42,9 @@ from npuc.npu.tasks import (
 
 __all__ = ["Emitted", "emit"]
 
-_SETUP_CYCLES = 2
+_BASE_C = limits(BASE_BAND)[1]
+"""The upper limit of the band whose timing the TOAs themselves state."""
+
 _DMA_GRANULE_LOG2 = 4
 _MOST_SOURCES = 1 << 16
 _FIELDS = attrgetter(*TensorDescriptor.FIELDS)
@@ -224,7 +227,8 @@ class _Emitter:
             pads=tuple(read["pads"]),
             groups=read["groups"] % (1 << 16),
             clamp=tuple(read["clamp"]),
-            setup_cycles=_SETUP_CYCLES,
+            setup_cycles=setup_cycles(_BASE_C, self._target),
+            sample_taps=sample_taps(_BASE_C) if task.UNIT is Unit.MAC else 0,
             cycles=0,
         )
 

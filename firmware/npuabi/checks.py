@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.bands import BANDS, fits, limits
 from npuabi.enums import ToaFlag, Unit
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.program import Program
@@ -80,7 +81,7 @@ def check_chunks(constants: bytes, stated: bytes) -> None:
 def check_program(program: Program) -> None:
     """Refuse a program that contradicts itself.
 
-    Raises AbiError: BAD_COUNT, BAD_INDEX, BAD_SYMBOL, BAD_RING, BAD_WAIT.
+    Raises AbiError: BAD_COUNT, BAD_FIELD, BAD_INDEX, BAD_SYMBOL, BAD_RING, BAD_WAIT.
     """
     for rule in _RULES:
         rule(program)
@@ -103,6 +104,7 @@ def _counts(program: Program) -> None:
             ("sources", len(program.sources), MAX_SOURCES),
             ("interface tensors", len(program.interface), MAX_INTERFACES),
             ("states", len(program.states), MAX_INTERFACES),
+            ("band sets", len(program.bands), BANDS),
             ("bytes of symbols", len(program.symbols), MAX_SYMBOL_BYTES),
         )
     )
@@ -189,6 +191,24 @@ def _waits(program: Program) -> None:
         issued[toa.unit] += 1
 
 
+def _bands(program: Program) -> None:
+    """Sets stand in the order of their bands, and a hotter one's timing is never shorter."""
+    before = (-1, (-(1 << 15),) * len(Unit), -(1 << 15))
+    for index, entry in enumerate(program.bands):
+        where = f"band set {index} (band {entry.band})"
+        if not before[0] < entry.band < BANDS or (entry.low, entry.high) != limits(entry.band):
+            detail = f"{where}: {entry.low} to {entry.high} degC is not the next band"
+            raise AbiError(ErrorCode.BAD_INDEX, detail)
+        grown = all(a <= b for a, b in zip(before[1], entry.setup, strict=True))
+        if not grown or entry.sample < before[2]:
+            detail = f"{where}: a hotter band's timing is shorter than a cooler one's"
+            raise AbiError(ErrorCode.BAD_FIELD, detail)
+        if not fits(entry, program.toas):
+            detail = f"{where}: its differences take a TOA's timing out of its field"
+            raise AbiError(ErrorCode.BAD_FIELD, detail)
+        before = (entry.band, entry.setup, entry.sample)
+
+
 _RULES: tuple[Callable[[Program], None], ...] = (
     _counts,
     _samples,
@@ -197,4 +217,5 @@ _RULES: tuple[Callable[[Program], None], ...] = (
     _shapes,
     _ring,
     _waits,
+    _bands,
 )

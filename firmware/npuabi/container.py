@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from npuabi.bands import BANDS
 from npuabi.checks import (
     MAX_INTERFACES,
     MAX_SOURCES,
@@ -38,6 +39,7 @@ from npuabi.program import (
     table_header,
 )
 from npuabi.records import (
+    BandSet,
     Interface,
     KnownAnswer,
     SourceEntry,
@@ -50,7 +52,7 @@ from npuabi.schemas import Schema, own_schema, translated
 from npuabi.sections import Part, join_sections, split_sections, stated_tables, verify_section
 from npuabi.tables import Copy, Damage, heal, newest_header, stated_header
 from npuabi.target import Target
-from npuabi.wire import Record
+from npuabi.wire import Record, sealed
 
 __all__ = [
     "Event",
@@ -86,7 +88,9 @@ def write_blob_as(program: Program, schema: Schema) -> bytes:
     table = _table(program, schema)
 
     def put(records: bytes, kind: type[Record]) -> bytes:
-        return translated(records, kind.__name__, own_schema(), schema)
+        # What that version lacks is refused below, unless there is nothing of it.
+        known = kind.__name__ in schema.records
+        return translated(records, kind.__name__, own_schema(), schema) if known else records
 
     contents = {
         Section.RING: np.array(program.ring, "<u4").tobytes(),
@@ -95,6 +99,7 @@ def write_blob_as(program: Program, schema: Schema) -> bytes:
         Section.SOURCE_MAP: put(SourceEntry.encode_many(program.sources), SourceEntry),
         Section.STATES: put(StateEntry.encode_many(program.states), StateEntry),
         Section.KNOWN_ANSWER: put(program.known_answer.encode(), KnownAnswer),
+        Section.BANDS: put(BandSet.encode_many(program.bands), BandSet),
         Section.CHUNK_CRCS: chunk_crcs(program.constants).tobytes(),
         Section.TABLE_A: table,
         Section.TABLE_B: table,
@@ -198,8 +203,18 @@ class _Contents:
         check_limits(((f"entries of {section.name}", len(raw) // kind.SIZE, limit),))
         return tuple(kind.decode_many(self.ours(raw, kind)))
 
+    def sealed(self, section: Section, kind: type[R], limit: int) -> tuple[R, ...]:
+        """Return records that end in a CRC of their own, which must hold."""
+        raw, size = self.of(section), self.schema.sizes.get(kind.__name__, kind.SIZE)
+        for start in range(0, len(raw), size):
+            if not sealed(raw[start : start + size]):
+                detail = f"{section.name}: the CRC of record {start // size} does not match"
+                raise AbiError(ErrorCode.RECORD_CRC, detail)
+        return self.records(section, kind, limit)
+
     def ours(self, raw: bytes, kind: type[Record]) -> bytes:
-        return translated(raw, kind.__name__, self.schema, own_schema())
+        known = kind.__name__ in self.schema.records
+        return translated(raw, kind.__name__, self.schema, own_schema()) if known else raw
 
 
 def _program(header: TableHeader, table: bytes, contents: _Contents) -> Program:
@@ -227,6 +242,7 @@ def _program(header: TableHeader, table: bytes, contents: _Contents) -> Program:
         symbols=symbols,
         known_answer=KnownAnswer.decode(answer),
         states=contents.records(Section.STATES, StateEntry, MAX_INTERFACES),
+        bands=contents.sealed(Section.BANDS, BandSet, BANDS),
     )
 
 

@@ -182,6 +182,7 @@ class Section(IntEnum):
     SOURCE_MAP = 8
     KNOWN_ANSWER = 9
     STATES = 10
+    BANDS = 12
 
 
 @unique

@@ -1,5 +1,7 @@
 """Blobs rewritten for another ABI version: read with the layouts of theirs, written with others.
 
+Timing of temperature bands, which an older version cannot say, is left out and made anew.
+
 Invariant: constants, names and the known answer stay as they are, so the blob computes the same.
 """
 
@@ -8,14 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from npuabi.bands import BASE_BAND, band_sets, limits, sample_taps
 from npuabi.container import read_blob, write_blob_as
+from npuabi.enums import Section, Unit
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, Abi, own_abi
-from npuabi.program import Event
+from npuabi.program import Event, Program
 from npuabi.schemas import Version
 from npuabi.target import Target
 
 __all__ = ["Migrated", "migrate"]
+
+
+BANDS_SINCE: Version = (0, 2)
+"""The first version whose blobs hold the timing of temperature bands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,5 +63,24 @@ def migrate(
         schema_hash=abi.schemas[after].hash,
         **stated,
     )
-    blob = write_blob_as(replace(loaded.program, header=header), abi.schemas[after])
+    schema = abi.schemas[after]
+    program = replace(loaded.program, header=header)
+    if Section.BANDS not in schema.sections:
+        program = _untimed(program)
+    elif loaded.version < BANDS_SINCE:
+        program = _timed(program, target)
+    blob = write_blob_as(program, schema)
     return Migrated(blob=blob, before=loaded.version, after=after, events=loaded.events)
+
+
+def _untimed(program: Program) -> Program:
+    """Return *program* without what it says of temperatures."""
+    toas = tuple(replace(toa, sample_taps=0) for toa in program.toas)
+    return replace(program, toas=toas, bands=())
+
+
+def _timed(program: Program, target: Target) -> Program:
+    """Return *program* with the timing that the compiler would have given it."""
+    taps = sample_taps(limits(BASE_BAND)[1])
+    toas = tuple(replace(t, sample_taps=taps if t.unit is Unit.MAC else 0) for t in program.toas)
+    return replace(program, toas=toas, bands=band_sets(target))

@@ -13,6 +13,7 @@ from npuabi.enums import Precision, Rounding
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.policy import GEOMETRY
 from npuabi.records import (
+    BandSet,
     Interface,
     KnownAnswer,
     SourceEntry,
@@ -62,6 +63,7 @@ class Program:
     symbols: bytes
     known_answer: KnownAnswer
     states: tuple[StateEntry, ...] = ()
+    bands: tuple[BandSet, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Container: FileHeader, SectionEntry. Descriptor table: TableHeader, TensorDescriptor, Toa. Beside
 it: OpParams and FloatParams (heads of parameters tensors), Interface, SourceEntry, StateEntry,
-KnownAnswer.
+KnownAnswer, BandSet.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from npuabi.wire import (
 __all__ = [
     "NO_TENSOR",
     "RECORDS",
+    "BandSet",
     "FileHeader",
     "FloatParams",
     "Interface",
@@ -173,7 +174,8 @@ class Toa(Record):
     )
     clamp: tuple[int, ...] = i16s(2, "smallest and largest output value")
     setup_cycles: int = u8("cycles that the registers need before the clock: at least 2")
-    pad: bytes = reserved(3)
+    sample_taps: int = u8("MAC: when the read-out of its sums samples, in 4 ps; 0: the base set's")
+    pad: bytes = reserved(2)
     cycles: int = u32("modelled cycles when nothing else runs")
     crc: int = crc32("CRC-32 of bytes 0..59")
 
@@ -270,6 +272,23 @@ class KnownAnswer(Record):
     pad: bytes = reserved(8)
 
 
+@record(size=32)
+class BandSet(Record):
+    """The descriptor set of one temperature band: what it adds to timing fields of every TOA.
+
+    The bands, and what their sets must be, stand in npuabi/bands.py.
+    """
+
+    band: int = u8("number of the band, from 0 for -40 to -35 degC")
+    pad0: bytes = reserved(1)
+    low: int = i16("degrees Celsius where the band begins")
+    high: int = i16("degrees Celsius before which it ends")
+    setup: tuple[int, ...] = i16s(4, "cycles added to setup_cycles: DMA-in, DMA-out, MAC, vector")
+    sample: int = i16("taps added to sample_taps of MAC TOAs")
+    pad1: bytes = reserved(12)
+    crc: int = crc32("CRC-32 of bytes 0..27")
+
+
 RECORDS: tuple[type[Record], ...] = (
     FileHeader,
     SectionEntry,
@@ -282,5 +301,6 @@ RECORDS: tuple[type[Record], ...] = (
     SourceEntry,
     StateEntry,
     KnownAnswer,
+    BandSet,
 )
 """All of them, in the order of the ABI page; the schema hash covers this list."""

@@ -1,8 +1,9 @@
 """Sections of a blob: where each lies, and proof that every byte of the file is in one.
 
     0     FileHeader                              64 bytes
-    64    SectionEntry x 10                       64 bytes each
-    704   RING INTERFACE SYMBOLS SOURCE_MAP STATES KNOWN_ANSWER CHUNK_CRCS   at multiples of 64
+    64    SectionEntry x 11                       64 bytes each
+    768   RING INTERFACE SYMBOLS SOURCE_MAP STATES
+          KNOWN_ANSWER BANDS CHUNK_CRCS                 at multiples of 64
           TABLE_A TABLE_B CONSTANTS                                   at multiples of 4096
 
 A section's span is its content and 0xFF up to the next section (after the last: up to a multiple
@@ -49,6 +50,7 @@ SECTION_ALIGNMENT: dict[Section, int] = {
     Section.SOURCE_MAP: 64,
     Section.STATES: 64,
     Section.KNOWN_ANSWER: 64,
+    Section.BANDS: 64,
     Section.CHUNK_CRCS: 64,
     Section.TABLE_A: SECTOR_BYTES,
     Section.TABLE_B: SECTOR_BYTES,

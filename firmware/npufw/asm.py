@@ -33,7 +33,7 @@ from npufw.kernels.base import OPERANDS
 
 __all__ = ["Assembled", "assemble"]
 
-_PLACE = re.compile(r"\b(tensor|TOA|interface|source|state)(?: tensor| \w+)?? (\d+)\b")
+_PLACE = re.compile(r"\b(tensor|TOA|interface|source|state|band)(?: tensor| \w+)?? (\d+)\b")
 _KEYWORDS = {"TOA": "toa", "source": "op"}
 
 

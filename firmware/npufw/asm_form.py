@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
+from npuabi.bands import BASE_BAND, limits, sample_taps
 from npuabi.enums import Mode, Space, ToaFlag, Unit
 from npuabi.geometry import Geometry
 from npuabi.policy import GEOMETRY, GEOMETRY_SINCE, own_abi
 from npuabi.program import TABLE_MAGIC, TABLE_VALID, Program
 from npuabi.records import (
     NO_TENSOR,
+    BandSet,
     FileHeader,
     FloatParams,
     OpParams,
@@ -177,6 +179,10 @@ def _extent(tensor: Mapping[str, Any], _: Facts) -> int:
     return Geometry(*(tensor[n] for n in ("dims", "strides", "dtype", "layout", "lane"))).extent
 
 
+def _sample(toa: Mapping[str, Any], _: Facts) -> int:
+    return sample_taps(limits(BASE_BAND)[1]) if toa["unit"] is Unit.MAC else 0
+
+
 _COMPUTED: dict[type[Record], dict[str, _Compute]] = {
     TableHeader: {
         "schema_hash": _schema,
@@ -187,6 +193,11 @@ _COMPUTED: dict[type[Record], dict[str, _Compute]] = {
         "constant_bytes": lambda _, facts: facts.constant_bytes,
     },
     TensorDescriptor: {"bank": _bank, "extent": _extent},
+    Toa: {"sample_taps": _sample},
+    BandSet: {
+        "low": lambda band, _: limits(band["band"])[0],
+        "high": lambda band, _: limits(band["band"])[1],
+    },
 }
 
 

@@ -30,6 +30,7 @@ _WIDTH = 100
 _TITLES = {
     "interface": "inputs and outputs",
     "state": "tensors that are kept from run to run",
+    "band": "timing that a band of temperatures adds, in cycles of the units and in taps",
     "op": "ops of the source",
     "tensor": "tensors, in the order of the table",
     "toa": "TOAs in ring order; their numbers give the order of the table",

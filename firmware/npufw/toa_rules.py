@@ -79,6 +79,13 @@ def _setup(step: Step) -> Fault:
     return None
 
 
+def _sample(step: Step) -> Fault:
+    if step.toa.sample_taps and step.toa.unit is not Unit.MAC:
+        text = f"the sampling window stands at tap {step.toa.sample_taps}, expected 0 outside MAC"
+        return ErrorCode.BAD_PRECISION, text
+    return None
+
+
 def _spaces(step: Step) -> Fault:
     if step.output.space is Space.CONSTANTS:
         return ErrorCode.BAD_OPERANDS, "constants are never written"
@@ -96,6 +103,7 @@ TOA_RULES: tuple[Callable[[Step], Fault], ...] = (
     _mode,
     _precision,
     _setup,
+    _sample,
     _present,
     _register,
     _spaces,

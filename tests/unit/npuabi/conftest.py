@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from npuabi.bands import band_sets
 from npuabi.container import Program, pack_symbols, table_header
 from npuabi.enums import (
     Direction,
@@ -70,6 +71,7 @@ def _toa(index: int) -> Toa:
         groups=1,
         clamp=(-128, 127),
         setup_cycles=2,
+        sample_taps=167,
         cycles=index,
     )
 
@@ -116,6 +118,7 @@ def _build(tensor_count: int, toa_count: int, constant_bytes: int) -> Program:
         ),
         symbols=_SYMBOLS,
         states=(StateEntry(symbol=_AT["image"], tensor=0, initial=0),),
+        bands=band_sets(load_target("edge")),
         known_answer=KnownAnswer(seed=1, std=1.0, output_crc=0x12345678, samples=0, offset=0),
     )
 

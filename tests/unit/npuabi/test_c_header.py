@@ -58,6 +58,7 @@ int main(int argc, char **argv) {
     print_SourceEntry(blob + section(NPU_SECTION_SOURCE_MAP)->offset);
     print_StateEntry(blob + section(NPU_SECTION_STATES)->offset);
     print_KnownAnswer(blob + section(NPU_SECTION_KNOWN_ANSWER)->offset);
+    print_BandSet(blob + section(NPU_SECTION_BANDS)->offset);
     return 0;
 }
 """
@@ -157,6 +158,7 @@ def decoded(raw: bytes) -> list[Record]:
         "SourceEntry": bytes(parts[Section.SOURCE_MAP].content),
         "StateEntry": bytes(parts[Section.STATES].content),
         "KnownAnswer": bytes(parts[Section.KNOWN_ANSWER].content),
+        "BandSet": bytes(parts[Section.BANDS].content[:32]),
     }
     head: list[Record] = [FileHeader.decode(raw[:64]), SectionEntry.decode(raw[row : row + 64])]
     return [*head, header, *(kinds[name].decode(part) for name, part in places.items())]

@@ -147,6 +147,7 @@ def toa(opcode: Opcode, *indices: int | None, **fields: Any) -> Toa:
         "groups": 1,
         "clamp": (-128, 127),
         "setup_cycles": 2,
+        "sample_taps": 0,
         "cycles": 0,
     }
     return Toa(opcode=opcode, tensors=tensors, **(values | fields))
