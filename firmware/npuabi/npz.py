@@ -78,31 +78,34 @@ def array_stream(path: Path, name: str, key: str | None) -> Iterator[IO[bytes]]:
         raise NpzError(f"{name!r} cannot be read: {error.strerror or error}") from error
 
 
-def array_keys(path: Path) -> list[str]:
-    """Return the names of the arrays of an ``.npz``."""
+def array_keys(path: Path, name: str | None = None) -> list[str]:
+    """Return the names of the arrays of an ``.npz``; messages call it *name*, or its path."""
+    called = repr(name or str(path))
     try:
         with zipfile.ZipFile(path) as archive:
             keys = [n.removesuffix(".npy") for n in archive.namelist()]
     except _BAD_ARCHIVE as error:
-        raise NpzError(f"{str(path)!r} is no sound .npz: {error}") from error
+        raise NpzError(f"{called} is no sound .npz: {error}") from error
     except OSError as error:
-        raise NpzError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+        raise NpzError(f"{called} cannot be read: {error.strerror or error}") from error
     if len(keys) > _MAX_KEYS or len(set(keys)) < len(keys):
-        raise NpzError(f"{str(path)!r} has {len(keys)} arrays, some of the same name or too many")
+        raise NpzError(f"{called} has {len(keys)} arrays, some of the same name or too many")
     return keys
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, name: str | None = None) -> dict[str, NDArray[Any]]:
     """Return every array of an ``.npz`` by its name, or the one of an ``.npy`` under ``""``.
 
-    Raises NpzError, also when they hold more than MAX_FILE_ELEMENTS together.
+    Messages call the file *name*, or its path. Raises NpzError, also when they
+    hold more than MAX_FILE_ELEMENTS together.
     """
-    keys = array_keys(path) if path.suffix == ".npz" else [None]
+    called = name or str(path)
+    keys = array_keys(path, called) if path.suffix == ".npz" else [None]
     arrays: dict[str, NDArray[Any]] = {}
     elements = octets = 0
     for key in keys:
-        label = repr(str(path)) if key is None else f"{key!r} of {str(path)!r}"
-        with array_stream(path, str(path), key) as stream:
+        label = repr(called) if key is None else f"{key!r} of {called!r}"
+        with array_stream(path, called, key) as stream:
             header = array_header(stream, label)
             elements += math.prod(header.shape)
             octets += header.data_bytes

@@ -141,6 +141,8 @@ def run(
     if output == "-" and as_json:
         raise click.UsageError("--output - and --json both write to standard output")
     _require_state_file(state, output)
+    if [blob, *(i.rpartition("=")[2] for i in inputs)].count("-") > 1:
+        raise click.UsageError("standard input can be read once: give files for the others")
     read = [blob, target, preprocess or "", *inputs, *(i.split("=", 1)[-1] for i in inputs)]
     for path in (output, state):
         if path is not None:

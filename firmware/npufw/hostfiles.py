@@ -132,7 +132,7 @@ def _from_stream() -> dict[str, NDArray[Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "stdin.npz" if raw[:2] == b"PK" else "stdin.npy")
         path.write_bytes(raw)
-        return read_arrays(path)
+        return read_arrays(path, "standard input")
 
 
 def _list(names: Iterable[str]) -> str:

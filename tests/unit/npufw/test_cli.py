@@ -216,6 +216,13 @@ def test_what_cannot_be_read_or_run_is_refused_with_one_line(blob: Path, tmp_pat
     refused("run", blob)
 
 
+def test_standard_input_is_read_once_and_called_so(blob: Path) -> None:
+    assert npufw("run", "-", "--input", "x=-", stdin=blob.read_bytes()).exit_code == 2
+    result = npufw("run", blob, "--input", "-", stdin=b"PK no archive")
+    assert result.exit_code == 1
+    assert "'standard input' is no sound .npz" in result.stderr
+
+
 def test_wrong_usage_is_exit_2(blob: Path) -> None:
     assert npufw("run").exit_code == 2
     assert npufw("run", blob, "--repeat", 0).exit_code == 2
