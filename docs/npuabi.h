@@ -11,7 +11,7 @@
 
 #define NPU_ABI_MAJOR 0u
 #define NPU_ABI_MINOR 2u
-#define NPU_SCHEMA_HASH UINT64_C(0x7b9d11e4f1cc599d)
+#define NPU_SCHEMA_HASH UINT64_C(0x5adf308cd7871f01)
 #define NPU_BLOB_MAGIC "NPUBLOB\n"
 #define NPU_CONTAINER_VERSION 1u
 #define NPU_SECTOR_BYTES 4096u
@@ -134,7 +134,12 @@ enum npu_section {
     NPU_SECTION_SOURCE_MAP = 8,
     NPU_SECTION_KNOWN_ANSWER = 9,
     NPU_SECTION_STATES = 10,
+    NPU_SECTION_SIGNATURE = 11,
     NPU_SECTION_BANDS = 12,
+};
+
+enum npu_signature_scheme {
+    NPU_SIGNATURE_SCHEME_ED25519 = 1,
 };
 
 enum npu_space {
@@ -217,6 +222,12 @@ enum npu_error {
     NPU_ERROR_INPUT_FILE = 0x47,
     NPU_ERROR_INPUT_IMAGE = 0x48,
     NPU_ERROR_SANITIZER = 0x49,
+    NPU_ERROR_UNSIGNED = 0x78,
+    NPU_ERROR_FOREIGN_KEY = 0x79,
+    NPU_ERROR_BAD_SIGNATURE = 0x7a,
+    NPU_ERROR_SECURITY_VERSION = 0x7b,
+    NPU_ERROR_BAD_KEY = 0x7c,
+    NPU_ERROR_NO_CRYPTOGRAPHY = 0x7d,
     NPU_ERROR_OUT_OF_MEMORY = 0x80,
     NPU_ERROR_BAD_SIZE = 0x81,
     NPU_ERROR_BAD_ADDRESS = 0x82,
@@ -413,6 +424,16 @@ struct npu_band_set {
     uint32_t crc; /* CRC-32 of bytes 0..27 */
 };
 
+/* Who answers for a blob; npuabi/signature.py says what is signed. Unsigned blobs have none. */
+struct npu_signature {
+    uint8_t scheme; /* how it is signed (SignatureScheme) */
+    uint8_t pad0[3]; /* zero */
+    uint32_t security_version; /* a device refuses less than its anti-rollback counter; signed */
+    uint8_t public_key[32]; /* the signer's Ed25519 public key */
+    uint8_t signature[64]; /* Ed25519 signature of the program */
+    uint8_t pad1[24]; /* zero */
+};
+
 #pragma pack(pop)
 
 _Static_assert(sizeof(struct npu_file_header) == 64, "FileHeader");
@@ -570,5 +591,13 @@ _Static_assert(offsetof(struct npu_band_set, setup) == 6, "BandSet.setup");
 _Static_assert(offsetof(struct npu_band_set, sample) == 14, "BandSet.sample");
 _Static_assert(offsetof(struct npu_band_set, pad1) == 16, "BandSet.pad1");
 _Static_assert(offsetof(struct npu_band_set, crc) == 28, "BandSet.crc");
+
+_Static_assert(sizeof(struct npu_signature) == 128, "Signature");
+_Static_assert(offsetof(struct npu_signature, scheme) == 0, "Signature.scheme");
+_Static_assert(offsetof(struct npu_signature, pad0) == 1, "Signature.pad0");
+_Static_assert(offsetof(struct npu_signature, security_version) == 4, "Signature.security_version");
+_Static_assert(offsetof(struct npu_signature, public_key) == 8, "Signature.public_key");
+_Static_assert(offsetof(struct npu_signature, signature) == 40, "Signature.signature");
+_Static_assert(offsetof(struct npu_signature, pad1) == 104, "Signature.pad1");
 
 #endif

@@ -36,6 +36,7 @@ Examples:
   npuc compile net.txt --calibrate samples.npz --target tiny -O3
   npuc compile net.txt --shape image=1x3x64x64 --json
   npuc compile net.txt --dump-ir ir/ --timing
+  npuc compile net.txt --sign maker.key --security-version 3
 """
 
 
@@ -46,6 +47,12 @@ Examples:
 @click.option("--print-ir-after-all", "print_ir", is_flag=True, help="Print the IR to stderr.")
 @click.option("--dump-ir", metavar="DIR", help="Write the IR behind each pass to a file in DIR.")
 @click.option("--timing", is_flag=True, help="Print how long each pass took.")
+@click.option("--sign", "key", metavar="KEY", help="Sign the blob with the key in this file.")
+@click.option(
+    "--security-version",
+    type=click.IntRange(0, 0xFFFFFFFF),
+    help="Of the signed blob; a device refuses less than its anti-rollback counter.  [default: 0]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def compile_command(
     model: str,
@@ -54,12 +61,25 @@ def compile_command(
     print_ir: bool,
     dump_ir: str | None,
     timing: bool,
+    key: str | None,
+    security_version: int | None,
     as_json: bool,
 ) -> None:
     """Compile the graph text MODEL (- is standard input) to a blob."""
     from npuc.cli_compile import Output, run_compile
 
-    report = Output(blob=output, as_json=as_json, timing=timing, print_ir=print_ir, dump_ir=dump_ir)
+    if security_version is not None and key is None:
+        raise click.UsageError("--security-version is part of a signature: give --sign KEY")
+
+    report = Output(
+        blob=output,
+        as_json=as_json,
+        timing=timing,
+        print_ir=print_ir,
+        dump_ir=dump_ir,
+        key=key,
+        security_version=security_version or 0,
+    )
     run_compile(model, options, report)
 
 

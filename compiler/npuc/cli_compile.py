@@ -7,17 +7,19 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from npuabi.container import write_blob
 from npuabi.files import refuse_overwriting, write_atomically
 from npuabi.images import image_files, is_image
 from npuabi.progress import progress_bar
 from npuabi.report import ProgramCost, summarise
 from npuabi.report_text import print_costs
+from npuabi.signature import MAX_KEY_FILE_BYTES, PrivateKey, read_private_key, sign
 from npuc.driver import Compilation, Options, compile_graph
 from npuc.frontend.files import files_of
 from npuc.frontend.source import load_source
@@ -40,6 +42,8 @@ class Output:
     timing: bool
     print_ir: bool
     dump_ir: str | None
+    key: str | None = None
+    security_version: int = 0
 
 
 def run_compile(model: str, options: Options, output: Output) -> None:
@@ -47,8 +51,9 @@ def run_compile(model: str, options: Options, output: Output) -> None:
     path = output.blob
     if path is None:
         path = f"{Path(model).stem if model != '-' else 'graph'}.bin"
-    read = list(_read(model, options, path))
+    read = [*_read(model, options, path), *([output.key] if output.key else [])]
     refuse_overwriting(path, read)
+    key = None if output.key is None else _read_key(output.key)
     # A graph is many small objects in cycles that live to the end: collecting them rarely pays.
     gc.set_threshold(50_000, 20, 50)
     source = load_source(model)
@@ -61,6 +66,8 @@ def run_compile(model: str, options: Options, output: Output) -> None:
         compiled = compile_graph(
             graph, options, folder=source.folder, after=after, progress=progress
         )
+    if key is not None:
+        compiled = _signed(compiled, key, output.security_version)
     for note in compiled.notes:
         click.echo(str(note), err=True)
     write_atomically(path, compiled.blob)
@@ -82,6 +89,17 @@ def _read(model: str, options: Options, path: str) -> Iterator[str | Path]:
     yield from (model, str(options.target), str(options.calibrate), str(options.preprocess))
     if is_image(path) and options.calibrate is not None and Path(str(options.calibrate)).is_dir():
         yield from image_files(Path(str(options.calibrate)))
+
+
+def _read_key(path: str) -> PrivateKey:
+    """Return a signing key, before a long compilation finds that there is none."""
+    with Path(path).open("rb") as stream:
+        return read_private_key(stream.read(MAX_KEY_FILE_BYTES))
+
+
+def _signed(compiled: Compilation, key: PrivateKey, version: int) -> Compilation:
+    program = sign(compiled.program, key, version=version)
+    return replace(compiled, program=program, blob=write_blob(program))
 
 
 def _as_dict(path: str, compiled: Compilation, cost: ProgramCost) -> dict[str, Any]:

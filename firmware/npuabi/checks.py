@@ -23,6 +23,7 @@ __all__ = [
     "CHUNK_BYTES",
     "MAX_INTERFACES",
     "MAX_SAMPLES",
+    "MAX_SIGNATURES",
     "MAX_SOURCES",
     "MAX_SYMBOL_BYTES",
     "MAX_TENSORS",
@@ -40,6 +41,7 @@ MAX_SOURCES = 1 << 16
 MAX_INTERFACES = 1 << 10
 MAX_SYMBOL_BYTES = 1 << 24
 MAX_SAMPLES = 1 << 12
+MAX_SIGNATURES = 1
 SAMPLE_BYTES = 8
 """A float32 number and its tolerance."""
 
@@ -105,6 +107,7 @@ def _counts(program: Program) -> None:
             ("interface tensors", len(program.interface), MAX_INTERFACES),
             ("states", len(program.states), MAX_INTERFACES),
             ("band sets", len(program.bands), BANDS),
+            ("signatures", len(program.signatures), MAX_SIGNATURES),
             ("bytes of symbols", len(program.symbols), MAX_SYMBOL_BYTES),
         )
     )

@@ -18,6 +18,7 @@ import numpy as np
 from npuabi.bands import BANDS
 from npuabi.checks import (
     MAX_INTERFACES,
+    MAX_SIGNATURES,
     MAX_SOURCES,
     MAX_SYMBOL_BYTES,
     MAX_TENSORS,
@@ -42,6 +43,7 @@ from npuabi.records import (
     BandSet,
     Interface,
     KnownAnswer,
+    Signature,
     SourceEntry,
     StateEntry,
     TableHeader,
@@ -100,6 +102,7 @@ def write_blob_as(program: Program, schema: Schema) -> bytes:
         Section.STATES: put(StateEntry.encode_many(program.states), StateEntry),
         Section.KNOWN_ANSWER: put(program.known_answer.encode(), KnownAnswer),
         Section.BANDS: put(BandSet.encode_many(program.bands), BandSet),
+        Section.SIGNATURE: put(Signature.encode_many(program.signatures), Signature),
         Section.CHUNK_CRCS: chunk_crcs(program.constants).tobytes(),
         Section.TABLE_A: table,
         Section.TABLE_B: table,
@@ -243,6 +246,7 @@ def _program(header: TableHeader, table: bytes, contents: _Contents) -> Program:
         known_answer=KnownAnswer.decode(answer),
         states=contents.records(Section.STATES, StateEntry, MAX_INTERFACES),
         bands=contents.sealed(Section.BANDS, BandSet, BANDS),
+        signatures=contents.records(Section.SIGNATURE, Signature, MAX_SIGNATURES),
     )
 
 

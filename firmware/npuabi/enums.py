@@ -18,6 +18,7 @@ __all__ = [
     "Primitive",
     "Rounding",
     "Section",
+    "SignatureScheme",
     "Space",
     "ToaFlag",
     "Unit",
@@ -182,7 +183,15 @@ class Section(IntEnum):
     SOURCE_MAP = 8
     KNOWN_ANSWER = 9
     STATES = 10
+    SIGNATURE = 11
     BANDS = 12
+
+
+@unique
+class SignatureScheme(IntEnum):
+    """How a blob is signed."""
+
+    ED25519 = 1
 
 
 @unique

@@ -32,6 +32,7 @@ _BOOT = "docs/machine.md#what-boot-checks"
 _RUN = "docs/guide.md#run"
 _HEALING = "docs/guide.md#selftest-and-healing"
 _TARGETS = "docs/machine.md#targets"
+_SIGNED = "docs/gates/6-ota.md#signatures"
 
 
 @unique
@@ -172,6 +173,26 @@ class ErrorCode(IntEnum):
     SANITIZER = (0x49, "descriptors use memory as they must not",
         "see the findings; nothing was run",
         _BUG, "docs/guide.md#sanitize")
+
+    UNSIGNED = (0x78, "the device takes signed blobs only, and this one is not",
+        "sign it with the key whose hash is fused: npuc compile --sign KEY",
+        "a development build on a product; a blob assembled anew from its text", _SIGNED)
+    FOREIGN_KEY = (0x79, "the blob is signed with another key than the device trusts",
+        "sign it with the key whose hash is fused: npuc compile --sign KEY",
+        "the key of another product, or one that was replaced; a forgery", _SIGNED)
+    BAD_SIGNATURE = (0x7A, "the signature is not one of this program",
+        "get the blob from its source again",
+        "the program was changed after it was signed; a forgery", _SIGNED)
+    SECURITY_VERSION = (0x7B,
+        "the security version is lower than the device's anti-rollback counter",
+        "give a blob signed with a higher --security-version",
+        "an old release with a known fault, offered on purpose or by mistake", _SIGNED)
+    BAD_KEY = (0x7C, "a key file cannot be used", "make a key with npufw keygen",
+        "another kind of key than Ed25519; a public one where a private one is needed; a password",
+        _SIGNED)
+    NO_CRYPTOGRAPHY = (0x7D, "signatures need the cryptography package",
+        "pip install 'npu-toolchain[sign]'",
+        "the toolchain was installed without its extra sign", _SIGNED)
 
     OUT_OF_MEMORY = (0x80, "no piece of device memory is large enough",
         "unload a model or wait for a job to end",

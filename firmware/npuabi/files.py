@@ -29,15 +29,15 @@ def refuse_overwriting(path: str | Path, sources: Iterable[str | Path]) -> None:
             raise OSError(errno.EEXIST, f"it is read as {source}: name another output", str(path))
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes, *, new_mode: int | None = None) -> None:
     """Write *data* to *path*, or to standard output for ``-``.
 
     The bytes go to a new file in the same folder, to the disk, and then take the name. A path that
-    is a device or a pipe is written directly. Raises OSError, which names *path*, and leaves the
-    old file alone.
+    is a device or a pipe is written directly. Where there was no file, the new one's permissions
+    are *new_mode*. Raises OSError, which names *path*, and leaves the old file alone.
     """
     try:
-        _write(path, data)
+        _write(path, data, new_mode)
     except OSError as error:
         # The name of the temporary file would tell nobody anything; a closed pipe has none.
         if error.errno is not None and not isinstance(error, BrokenPipeError):
@@ -45,7 +45,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
         raise
 
 
-def _write(path: str | Path, data: bytes) -> None:
+def _write(path: str | Path, data: bytes, new_mode: int | None) -> None:
     if str(path) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -55,7 +55,7 @@ def _write(path: str | Path, data: bytes) -> None:
     if mode is not None and not stat.S_ISREG(mode):
         final.write_bytes(data)
         return
-    _replace(final, data, mode)
+    _replace(final, data, new_mode if mode is None else mode)
 
 
 def _mode(path: Path) -> int | None:

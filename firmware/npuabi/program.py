@@ -16,6 +16,7 @@ from npuabi.records import (
     BandSet,
     Interface,
     KnownAnswer,
+    Signature,
     SourceEntry,
     StateEntry,
     TableHeader,
@@ -51,7 +52,10 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Everything in a blob. ``ring`` is the order in which the fetcher walks the TOAs."""
+    """Everything in a blob. ``ring`` is the order in which the fetcher walks the TOAs.
+
+    There is one signature at most.
+    """
 
     header: TableHeader
     tensors: tuple[TensorDescriptor, ...]
@@ -64,6 +68,7 @@ class Program:
     known_answer: KnownAnswer
     states: tuple[StateEntry, ...] = ()
     bands: tuple[BandSet, ...] = ()
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

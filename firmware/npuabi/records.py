@@ -2,7 +2,7 @@
 
 Container: FileHeader, SectionEntry. Descriptor table: TableHeader, TensorDescriptor, Toa. Beside
 it: OpParams and FloatParams (heads of parameters tensors), Interface, SourceEntry, StateEntry,
-KnownAnswer, BandSet.
+KnownAnswer, BandSet, Signature.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from npuabi.enums import (
     Precision,
     Rounding,
     Section,
+    SignatureScheme,
     Space,
     ToaFlag,
     Unit,
@@ -51,6 +52,7 @@ __all__ = [
     "KnownAnswer",
     "OpParams",
     "SectionEntry",
+    "Signature",
     "SourceEntry",
     "StateEntry",
     "TableHeader",
@@ -289,6 +291,18 @@ class BandSet(Record):
     crc: int = crc32("CRC-32 of bytes 0..27")
 
 
+@record(size=128)
+class Signature(Record):
+    """Who answers for a blob; npuabi/signature.py says what is signed. Unsigned blobs have none."""
+
+    scheme: SignatureScheme = enum8(SignatureScheme, "how it is signed")
+    pad0: bytes = reserved(3)
+    security_version: int = u32("a device refuses less than its anti-rollback counter; signed")
+    public_key: tuple[int, ...] = u8s(32, "the signer's Ed25519 public key")
+    signature: tuple[int, ...] = u8s(64, "Ed25519 signature of the program")
+    pad1: bytes = reserved(24)
+
+
 RECORDS: tuple[type[Record], ...] = (
     FileHeader,
     SectionEntry,
@@ -302,5 +316,6 @@ RECORDS: tuple[type[Record], ...] = (
     StateEntry,
     KnownAnswer,
     BandSet,
+    Signature,
 )
 """All of them, in the order of the ABI page; the schema hash covers this list."""

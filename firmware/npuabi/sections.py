@@ -1,9 +1,9 @@
 """Sections of a blob: where each lies, and proof that every byte of the file is in one.
 
     0     FileHeader                              64 bytes
-    64    SectionEntry x 11                       64 bytes each
-    768   RING INTERFACE SYMBOLS SOURCE_MAP STATES
-          KNOWN_ANSWER BANDS CHUNK_CRCS                 at multiples of 64
+    64    SectionEntry x 12                       64 bytes each
+    832   RING INTERFACE SYMBOLS SOURCE_MAP STATES
+          KNOWN_ANSWER BANDS SIGNATURE CHUNK_CRCS       at multiples of 64
           TABLE_A TABLE_B CONSTANTS                                   at multiples of 4096
 
 A section's span is its content and 0xFF up to the next section (after the last: up to a multiple
@@ -51,6 +51,7 @@ SECTION_ALIGNMENT: dict[Section, int] = {
     Section.STATES: 64,
     Section.KNOWN_ANSWER: 64,
     Section.BANDS: 64,
+    Section.SIGNATURE: 64,
     Section.CHUNK_CRCS: 64,
     Section.TABLE_A: SECTOR_BYTES,
     Section.TABLE_B: SECTOR_BYTES,
@@ -148,8 +149,7 @@ def split_sections(raw: bytes, kinds: Sequence[Section] = _KINDS) -> dict[Sectio
         detail = f"{stated.section_count} sections, a blob of this version has {len(kinds)}"
         raise AbiError(ErrorCode.BAD_SECTION_TABLE, detail)
     table = raw[FileHeader.SIZE : _head_bytes(len(kinds))]
-    size = SectionEntry.SIZE
-    entries = [SectionEntry.decode(table[i : i + size]) for i in range(0, len(table), size)]
+    entries = _entries(table)
     _check_entries(entries, kinds, len(raw))
     view = memoryview(raw)
     return {
@@ -200,6 +200,15 @@ def _file_header(raw: bytes) -> FileHeader:
         detail = f"{count} sections after a header of {header.header_bytes} bytes"
         raise AbiError(ErrorCode.BAD_SECTION_TABLE, detail)
     return header
+
+
+def _entries(table: bytes) -> list[SectionEntry]:
+    size = SectionEntry.SIZE
+    for at in range(0, len(table), size):
+        if not sealed(table[at : at + size]):
+            detail = f"entry {at // size} of the section table: CRC does not match"
+            raise AbiError(ErrorCode.RECORD_CRC, detail)
+    return SectionEntry.decode_many(table)
 
 
 def _check_entries(entries: Sequence[SectionEntry], kinds: Sequence[Section], size: int) -> None:

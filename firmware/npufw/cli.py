@@ -17,6 +17,7 @@ from npuabi import __version__
 from npuabi.commands import CommandGroup
 from npufw import cli_abi
 from npufw.cli_gates import gates
+from npufw.cli_keys import keygen
 
 if TYPE_CHECKING:
     from npuabi.container import Event
@@ -468,3 +469,4 @@ def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> 
 main.add_command(gates)
 main.add_command(cli_abi.explain)
 main.add_command(cli_abi.migrate)
+main.add_command(keygen)

@@ -156,11 +156,11 @@ def _lists(a: Program, b: Program) -> Iterator[Change]:
         one, other = _by_name(part, a), _by_name(part, b)
         for name in {**one, **other}:
             if name not in other or name not in one:
-                yield Change(f"{part.keyword} {name}", *_presence(name in one))
+                yield Change(f"{part.keyword} {name}".strip(), *_presence(name in one))
                 continue
             for key in one[name]:
                 if one[name][key] != other[name].get(key):
-                    what = f"{part.keyword} {name}: {key}"
+                    what = f"{part.keyword} {name}".strip() + f": {key}"
                     yield Change(what, one[name][key], other[name].get(key, "none"))
         if list(one) != list(other) and one.keys() == other.keys():
             yield Change(f"{part.keyword} order", ", ".join(one), ", ".join(other))

@@ -29,6 +29,7 @@ MAX_INLINE_BYTES = 64 << 20
 _WIDTH = 100
 _TITLES = {
     "interface": "inputs and outputs",
+    "signature": "who answers for the program; an edited one has to be signed again",
     "state": "tensors that are kept from run to run",
     "band": "timing that a band of temperatures adds, in cycles of the units and in taps",
     "op": "ops of the source",

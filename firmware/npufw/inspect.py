@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from npuabi.container import symbol_at
+from npuabi.container import Program, symbol_at
 from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.records import (
@@ -24,6 +24,7 @@ from npuabi.records import (
 )
 from npuabi.render import hexdump
 from npuabi.sections import split_sections
+from npuabi.signature import key_hash
 from npuabi.wire import Record
 from npufw.boot import Image, Port, StateTensor
 from npufw.errors import FirmwareError
@@ -62,6 +63,7 @@ class Inspector:
             f"{len(program.constants):,} bytes of constants, arena {header.arena_bytes:,}"
         )
         yield f"cost     {header.macs:,} MACs, {header.cycles:,} cycles"
+        yield from _signature_lines(program)
         for word, ports in (("input", self.image.inputs), ("output", self.image.outputs)):
             for port in ports:
                 yield f"{word:<8} {_port_text(port)}"
@@ -169,6 +171,23 @@ class Inspector:
             )
 
 
+def _signature_lines(program: Program) -> Iterator[str]:
+    for signature in program.signatures:
+        digest = key_hash(bytes(signature.public_key)).hex()
+        yield f"signed   security version {signature.security_version}, by the key of hash {digest}"
+
+
+def _signature_json(program: Program) -> dict[str, Any] | None:
+    """Return who says that he signed; nobody has checked it."""
+    for signature in program.signatures:
+        return {
+            "scheme": signature.scheme.name.lower(),
+            "security_version": signature.security_version,
+            "key_hash": key_hash(bytes(signature.public_key)).hex(),
+        }
+    return None
+
+
 def as_json(blob: str, raw: bytes, image: Image, selected: Sequence[int] = ()) -> dict[str, Any]:
     """Return what ``inspect --json`` prints of *raw*, the file *blob*, and the *selected* TOAs."""
     program, header = image.program, image.program.header
@@ -189,6 +208,7 @@ def as_json(blob: str, raw: bytes, image: Image, selected: Sequence[int] = ()) -
         "inputs": [_port_json(port) for port in image.inputs],
         "outputs": [_port_json(port) for port in image.outputs],
         "states": [_state_json(state) for state in image.states],
+        "signature": _signature_json(program),
         "sections": {kind.name.lower(): part.length for kind, part in _parts(raw).items()},
         "ops": [
             {

@@ -16,6 +16,7 @@ from npuabi.enums import (
     Opcode,
     Precision,
     Rounding,
+    SignatureScheme,
     Space,
     ToaFlag,
     Unit,
@@ -24,6 +25,7 @@ from npuabi.records import (
     NO_TENSOR,
     Interface,
     KnownAnswer,
+    Signature,
     SourceEntry,
     StateEntry,
     TensorDescriptor,
@@ -120,6 +122,14 @@ def _build(tensor_count: int, toa_count: int, constant_bytes: int) -> Program:
         states=(StateEntry(symbol=_AT["image"], tensor=0, initial=0),),
         bands=band_sets(load_target("edge")),
         known_answer=KnownAnswer(seed=1, std=1.0, output_crc=0x12345678, samples=0, offset=0),
+        signatures=(
+            Signature(
+                scheme=SignatureScheme.ED25519,
+                security_version=3,
+                public_key=tuple(range(32)),
+                signature=tuple(range(64)),
+            ),
+        ),
     )
 
 

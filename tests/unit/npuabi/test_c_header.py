@@ -59,6 +59,7 @@ int main(int argc, char **argv) {
     print_StateEntry(blob + section(NPU_SECTION_STATES)->offset);
     print_KnownAnswer(blob + section(NPU_SECTION_KNOWN_ANSWER)->offset);
     print_BandSet(blob + section(NPU_SECTION_BANDS)->offset);
+    print_Signature(blob + section(NPU_SECTION_SIGNATURE)->offset);
     return 0;
 }
 """
@@ -159,6 +160,7 @@ def decoded(raw: bytes) -> list[Record]:
         "StateEntry": bytes(parts[Section.STATES].content),
         "KnownAnswer": bytes(parts[Section.KNOWN_ANSWER].content),
         "BandSet": bytes(parts[Section.BANDS].content[:32]),
+        "Signature": bytes(parts[Section.SIGNATURE].content),
     }
     head: list[Record] = [FileHeader.decode(raw[:64]), SectionEntry.decode(raw[row : row + 64])]
     return [*head, header, *(kinds[name].decode(part) for name, part in places.items())]

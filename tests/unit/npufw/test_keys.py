@@ -1,0 +1,96 @@
+"""Keys and signed blobs on the command line: keygen, compile --sign, inspect, asm."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import npuc.cli
+import npufw.cli
+from npuabi.container import read_blob
+from npuabi.errors import AbiError, ErrorCode
+from npuabi.signature import key_hash_of_file, verify_signature
+from npuabi.target import load_target
+
+TEXT = "graph @g(%x: tensor<1x4xf32>) {\n  %y = relu(%x) : tensor<1x4xf32>\n  return %y\n}\n"
+EDGE = load_target("edge")
+
+
+def run(program: str, *arguments: str | Path) -> Result:
+    main = npuc.cli.main if program == "npuc" else npufw.cli.main
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "maker.key"
+    made = json.loads(run("npufw", "keygen", path, "--json").stdout)
+    assert made["hash"] == key_hash_of_file(path.with_name("maker.key.pub").read_bytes()).hex()
+    return path
+
+
+def signed(tmp_path: Path, key: Path, *options: str) -> Path:
+    text, blob = tmp_path / "g.txt", tmp_path / "g.bin"
+    text.write_text(TEXT)
+    result = run("npuc", "compile", text, "-o", blob, "--sign", key, *options)
+    assert result.exit_code == 0, result.stderr
+    return blob
+
+
+def test_a_key_is_secret_and_never_overwritten(key: Path) -> None:
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    before = key.read_bytes()
+    result = run("npufw", "keygen", key)
+    assert (result.exit_code, result.stderr) == (1, f"error: {key}: File exists\n")
+    assert key.read_bytes() == before
+    key.unlink()
+    assert run("npufw", "keygen", key).exit_code == 1, "the public key is still there"
+
+
+def test_a_signed_blob_runs_is_verified_and_says_by_whom(tmp_path: Path, key: Path) -> None:
+    blob = signed(tmp_path, key, "--security-version", "3")
+    digest = key_hash_of_file(key.read_bytes())
+    program = read_blob(blob.read_bytes(), target=EDGE).program
+    verify_signature(program, digest, minimum_version=3)
+    assert run("npufw", "run", blob).exit_code == 0
+    assert (
+        f"security version 3, by the key of hash {digest.hex()}"
+        in run("npufw", "inspect", blob).stdout
+    )
+    found = json.loads(run("npufw", "inspect", blob, "--json").stdout)["signature"]
+    assert found == {"scheme": "ed25519", "security_version": 3, "key_hash": digest.hex()}
+
+
+def test_the_same_compilation_gives_the_same_signed_bytes(tmp_path: Path, key: Path) -> None:
+    first = signed(tmp_path, key).read_bytes()
+    assert signed(tmp_path, key).read_bytes() == first
+
+
+def test_an_edited_text_keeps_a_signature_that_no_longer_holds(tmp_path: Path, key: Path) -> None:
+    blob, text, edited = signed(tmp_path, key), tmp_path / "g.asm", tmp_path / "e.bin"
+    digest = key_hash_of_file(key.read_bytes())
+    assert run("npufw", "disasm", blob, "-o", text).exit_code == 0
+    assert run("npufw", "asm", text, "-o", edited).exit_code == 0
+    assert edited.read_bytes() == blob.read_bytes()
+    lines = text.read_text().replace("seed ", "seed 1", 1)
+    text.write_text(lines)
+    assert run("npufw", "asm", text, "-o", edited).exit_code == 0
+    with pytest.raises(AbiError) as caught:
+        verify_signature(read_blob(edited.read_bytes(), target=EDGE).program, digest)
+    assert caught.value.code is ErrorCode.BAD_SIGNATURE
+
+
+def test_a_key_that_is_none_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    text, blob, bad = tmp_path / "g.txt", tmp_path / "g.bin", tmp_path / "bad.key"
+    text.write_text(TEXT)
+    bad.write_text("no key")
+    for name, words in ((bad, "bad_key (0x7c)"), (tmp_path / "gone", "No such file")):
+        result = run("npuc", "compile", text, "-o", blob, "--sign", name)
+        assert result.exit_code == 1
+        assert words in result.stderr
+    assert run("npuc", "compile", text, "--security-version", "1").exit_code == 2
+    assert not blob.exists()
