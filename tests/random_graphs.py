@@ -20,7 +20,7 @@ from npuabi.enums import DType
 from npuc.frontend.text import parse_text
 from npuc.ir.const import Const, Splat
 from npuc.ir.const import Random as RandomData
-from npuc.ir.core import REGISTRY, Graph, Op, Value
+from npuc.ir.core import REGISTRY, Graph, Op, State, Value
 from npuc.ir.printer import print_graph
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.pointwise import Unary
@@ -45,7 +45,7 @@ _EDGES = (0, 0, 0, 1, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph as text, arrays to calibrate it with, and one batch of inputs."""
+    """A graph as text, arrays to calibrate it with, and inputs: two frames where it has a state."""
 
     text: str
     calibrate: dict[str, Array]
@@ -55,20 +55,28 @@ class Case:
         """Return a fresh graph: a compilation rewrites the one it is given."""
         return parse_text(self.text)
 
+    @property
+    def frame(self) -> dict[str, Array]:
+        """The first frame of the inputs."""
+        sizes = {v.name: v.tensor.dims[0] for v in self.graph().inputs}
+        return {name: array[: sizes[name]] for name, array in self.inputs.items()}
+
 
 def random_case(random: Random, *, ops: int = 7) -> Case:
     """Return a graph of at most *ops* drawn ops (most bring constants or a second operand)."""
     maker = _Maker(random)
     for _ in range(random.randint(1, 3)):
         maker.add_input()
+    if not random.randint(0, 7):
+        maker.add_state()
     for _ in range(random.randint(1, ops)):
         maker.add_op()
     graph = maker.finish()
     numbers = np.random.default_rng(random.randint(0, 1 << 30))
     return Case(
         text=print_graph(graph),
-        calibrate={v.name: _array(v, numbers, copies=3) for v in graph.arguments},
-        inputs={v.name: _array(v, numbers, copies=1) for v in graph.arguments},
+        calibrate={v.name: _array(v, numbers, copies=3) for v in graph.inputs},
+        inputs={v.name: _array(v, numbers, copies=1 + len(graph.states)) for v in graph.inputs},
     )
 
 
@@ -128,6 +136,26 @@ class _Maker:
         else:
             self.values.append(argument)
 
+    def add_state(self) -> None:
+        """Add a state, in the shape of an input or another; behind all inputs."""
+        shape = self.pick(_shape(self), self.graph.arguments[0].tensor.dims)
+        argument = Value(self.fresh(), TensorType(shape))
+        data = self.pick(Splat(0.25), RandomData(seed=self.between(0, 1 << 20), mean=0.0, std=1.0))
+        initial = Const(data, TensorType(shape), name=argument.name)
+        self.graph.states.append(State("kept", argument, initial))
+        self.graph.arguments.append(argument)
+        self.values.append(argument)
+
+    def update(self, state: State) -> Value:
+        """Return what *state* holds next: modest, so that it may be taken for an input."""
+        kept = state.argument
+        able = [v for v in self.values if v.tensor == kept.tensor]
+        held = [v for v in able if v is not kept and _modest(v)]
+        if held and self.between(0, 1):
+            return self.random.choice(held)
+        bounded = self.append("clip", [self.random.choice(able)], min=-2.0, max=3.0)
+        return self.values[-1] if bounded else kept
+
     def constant(self, *shape: int, mean: float = 0.0, std: float = 0.5) -> Value:
         """Add a constant of generated numbers."""
         data = RandomData(seed=self.between(0, 1 << 20), mean=mean, std=std)
@@ -163,10 +191,12 @@ class _Maker:
 
     def finish(self) -> Graph:
         """Return the graph: what nobody reads is an output, and sometimes one that is read."""
+        updates = [self.update(state) for state in self.graph.states]
         unused = [v for op in self.graph.ops for v in op.results if not isinstance(op, Const)]
         outputs = [v for v in unused if not v.users]
         outputs += [v for v in unused if v.users and self.between(0, 7) == 7]
-        self.graph.outputs = outputs or self.graph.arguments[:1]
+        kept = [v for v in outputs if v not in updates or self.between(0, 1)]
+        self.graph.outputs = [*(kept or outputs or self.graph.arguments[:1]), *updates]
         for op in reversed(list(self.graph.ops)):
             if isinstance(op, Const) and not op.result.users:
                 op.erase()

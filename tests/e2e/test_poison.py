@@ -42,18 +42,18 @@ class _Poisoner:
 def _events(found: Built) -> list[Event]:
     seen: list[Event] = []
     engine = Engine(found.image, observe=lambda index, what: seen.append((index, what)))
-    engine.run(found.case.inputs)
+    engine.run(found.case.frame)
     return seen
 
 
 @pytest.mark.parametrize("seed", range(30), ids="seed-{}".format)
 def test_poison_in_dead_bytes_changes_no_output(seed: int) -> None:
     found = built(seed, ops=5, target="tiny")
-    events, expected = _events(found), found.run()
+    events, expected = _events(found), Engine(found.image).run(found.case.frame)
     for poison in (0x7F, 0x80):
         engine = Engine(found.image)
         engine.observe = _Poisoner(engine, events, poison)
-        assert same(engine.run(found.case.inputs), expected), found.case.text
+        assert same(engine.run(found.case.frame), expected), found.case.text
 
 
 class _Spoiler:
@@ -83,7 +83,7 @@ def test_the_same_fill_of_bytes_that_are_alive_changes_outputs() -> None:
 
 def _shows(engine: Engine, found: Built) -> bool:
     try:
-        outputs = engine.run(found.case.inputs)
+        outputs = engine.run(found.case.frame)
     except FirmwareError:
         return True
-    return not same(outputs, found.run())
+    return not same(outputs, Engine(found.image).run(found.case.frame))

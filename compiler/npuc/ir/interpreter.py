@@ -18,7 +18,7 @@ from npuc.ir.core import Array, Graph, Op, Value
 from npuc.ir.state import initial_of
 from npuc.ir.types import TensorType
 
-__all__ = ["Stack", "evaluate"]
+__all__ = ["Alter", "Stack", "evaluate"]
 
 Observer = Callable[[Value, Array], None]
 Alter = Callable[[Value, Array], Array]

@@ -41,6 +41,7 @@ def test_no_two_tensor_records_are_equal_and_each_is_used(found: Built) -> None:
     assert len(set(program.tensors)) == len(program.tensors)
     used = {i for toa in program.toas for i in toa.tensors if i != NO_TENSOR}
     used |= {entry.tensor for entry in program.interface}
+    used |= {index for state in program.states for index in (state.tensor, state.initial)}
     assert used == set(range(len(program.tensors)))
 
 
@@ -52,7 +53,8 @@ def test_each_source_is_a_line_of_the_text_that_makes_or_becomes_it(found: Built
         assert symbol_at(program.symbols, source.file) == "<text>"
         assert 1 <= source.line <= len(lines)
         made = symbol_at(program.symbols, source.kind)
-        assert made in _ADDED or f"{made}(" in lines[source.line - 1]
+        made = "state " if made == "update" else f"{made}("
+        assert made.rstrip("(") in _ADDED or made in lines[source.line - 1]
 
 
 def test_the_macs_of_the_sources_add_up_to_the_header(found: Built) -> None:
@@ -62,7 +64,7 @@ def test_the_macs_of_the_sources_add_up_to_the_header(found: Built) -> None:
 
 def test_interface_names_shapes_and_dtypes_are_those_of_the_graph(found: Built) -> None:
     program, graph = _program(found), found.case.graph()
-    values = [*graph.arguments, *graph.outputs]
+    values = [*graph.inputs, *graph.returned]
     for value, entry in zip(values, program.interface, strict=True):
         assert symbol_at(program.symbols, entry.symbol) == value.name
         assert entry.shape[: entry.rank] == value.tensor.dims
