@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +53,7 @@ def test_sets_grow_with_heat_and_the_base_set_adds_nothing(name: str) -> None:
     assert [entry.band for entry in sets] == list(range(BANDS))
     assert sets[BASE_BAND].setup == (0, 0, 0, 0)
     assert sets[BASE_BAND].sample == 0
-    for cooler, hotter in zip(sets, sets[1:], strict=False):
+    for cooler, hotter in itertools.pairwise(sets):
         assert hotter.sample >= cooler.sample
         assert all(a <= b for a, b in zip(cooler.setup, hotter.setup, strict=True))
 
