@@ -33,6 +33,7 @@ _RUN = "docs/guide.md#run"
 _HEALING = "docs/guide.md#selftest-and-healing"
 _TARGETS = "docs/machine.md#targets"
 _SIGNED = "docs/gates/6-ota.md#signatures"
+_RIPPLE = "docs/gates/2-ripple.md"
 
 
 @unique
@@ -173,6 +174,20 @@ class ErrorCode(IntEnum):
     SANITIZER = (0x49, "descriptors use memory as they must not",
         "see the findings; nothing was run",
         _BUG, "docs/guide.md#sanitize")
+
+    FAULT_SPEC = (0x50, "a fault cannot be injected as asked", "see npufw faults",
+        "a spelling mistake; a place that the program or the target does not have", _RIPPLE)
+    CONSTANTS_LOST = (0x51, "constants stay bad in SRAM however often they are read from DDR",
+        "load the program again; if it stays, take the core out",
+        "a bad bank; a bad copy in DDR; a supply that is out of its limits", _RIPPLE)
+    ACTIVATION_LOST = (0x52, "an activation is bad in memory and cannot be computed again",
+        "run the job again; if it stays, take the core out",
+        "a flip after its producer's inputs were overwritten; a bad bank", _RIPPLE)
+    INPUT_LOST = (0x53, "an input or a state is bad in memory, and nobody else has it",
+        "give the input again, or reset the states",
+        "a flip in DDR between the host's write and the first read", _RIPPLE)
+    DESCRIPTOR_LOST = (0x54, "both copies of a descriptor are bad", "load the program again",
+        "flips in the same record of both copies", _RIPPLE)
 
     UNSIGNED = (0x78, "the device takes signed blobs only, and this one is not",
         "sign it with the key whose hash is fused: npuc compile --sign KEY",

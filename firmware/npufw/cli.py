@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,12 +16,15 @@ import click
 from npuabi import __version__
 from npuabi.commands import CommandGroup
 from npufw import cli_abi
+from npufw.cli_faults import fault_options, faults, telling_refusals
 from npufw.cli_gates import gates
 from npufw.cli_keys import keygen
 
 if TYPE_CHECKING:
     from npuabi.container import Event
     from npufw.boot import Image
+    from npufw.commands import RunReport
+    from npufw.fault_plan import FaultPlan
     from npufw.version import VersionRegister
 
 __all__ = ["main"]
@@ -67,8 +70,12 @@ def _tell(event: Event) -> None:
     click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
 
 
-def _events(image: Image) -> list[str]:
-    return [f"{event.code.name.lower()}: {event.text}" for event in image.events]
+def _events(image: Image) -> list[dict[str, Any]]:
+    """Return what was healed at the load, in the form of a run's events."""
+    return [
+        {"kind": e.code.name.lower(), "outcome": "repaired", "cycle": 0, "text": e.text}
+        for e in image.events
+    ]
 
 
 def _print_json(values: dict[str, Any]) -> None:
@@ -106,6 +113,7 @@ def _print_json(values: dict[str, Any]) -> None:
     is_flag=True,
     help="First look for faults in how the TOAs use memory; run only if there are none.",
 )
+@fault_options
 @cli_abi.FIRMWARE_VERSION
 @_JSON
 def run(
@@ -118,14 +126,14 @@ def run(
     state: str | None,
     reset: bool,
     sanitize: bool,
+    plan: FaultPlan,
     register: VersionRegister | None,
     as_json: bool,
 ) -> None:
     """Run BLOB on input arrays and print its outputs.
 
     An array's first axis is the batch; N times the compiled batch are N runs, and for a network
-    with states N consecutive frames. argmax is the index in the flattened output, one for each
-    sample when there are several.
+    with states N consecutive frames. argmax is the index in the flattened output of each sample.
 
     \b
     Examples:
@@ -134,8 +142,8 @@ def run(
       npufw run resnet50.bin --input photo.jpg --preprocess imagenet.toml
       npufw run stream.bin --input frames.npz --state kept.npz
       npufw run digits.bin --sanitize
+      npufw run digits.bin --fault flips:rate=1e-6,seed=7
     """
-    from npuabi.files import refuse_overwriting
     from npufw.commands import run_blob
     from npufw.hostfiles import read_blob_file
 
@@ -145,31 +153,36 @@ def run(
     if [blob, *(i.rpartition("=")[2] for i in inputs)].count("-") > 1:
         raise click.UsageError("standard input can be read once: give files for the others")
     read = [blob, target, preprocess or "", *inputs, *(i.split("=", 1)[-1] for i in inputs)]
-    for path in (output, state):
-        if path is not None:
-            refuse_overwriting(path, read)
+    _keep_inputs(read, output, state)
     raw = read_blob_file(blob)
     found = _sanitized(raw, target, as_json=as_json) if sanitize else {}
     image = _boot(raw, target, register)
-    report = run_blob(
-        image,
-        register=register,
-        inputs=inputs,
-        output=output,
-        repeat=repeat,
-        preprocess=preprocess,
-        state=state,
-        reset=reset,
-    )
-    for note in report.notes:
-        click.echo(note, err=True)
+    with telling_refusals(as_json=as_json, err=output == "-"):
+        report = run_blob(
+            image,
+            register=register,
+            inputs=inputs,
+            output=output,
+            repeat=repeat,
+            preprocess=preprocess,
+            state=state,
+            reset=reset,
+            plan=plan,
+        )
+    _lines(report.notes, err=True)
     if as_json:
-        values = report.as_dict()
-        _print_json({**values, "events": [*_events(image), *values["events"]], **found})
+        _print_json(_run_values(report, image, found))
         return
     if sanitize:
         click.echo("sanitizer: nothing found", err=output == "-")
     _lines(report.lines(), err=output == "-")
+
+
+def _keep_inputs(read: Sequence[str], *written: str | None) -> None:
+    from npuabi.files import refuse_overwriting
+
+    for path in filter(None, written):
+        refuse_overwriting(path, read)
 
 
 def _require_state_file(state: str | None, output: str | None) -> None:
@@ -177,6 +190,11 @@ def _require_state_file(state: str | None, output: str | None) -> None:
         raise click.UsageError("--state needs a file, as it is read and written")
     if state and output and os.path.realpath(state) == os.path.realpath(output):
         raise click.UsageError(f"--state and --output are both to be {state}: name two files")
+
+
+def _run_values(report: RunReport, image: Image, found: dict[str, Any]) -> dict[str, Any]:
+    values = report.as_dict()
+    return {**values, "events": [*_events(image), *values["events"]], **found}
 
 
 def _sanitized(raw: bytes, target: str, *, as_json: bool) -> dict[str, Any]:
@@ -296,6 +314,7 @@ def _is_address(text: str) -> bool:
     help="The labels' key in X.npz, default: labels; or a file of lines IMAGE CLASS.",
 )
 @_PREPROCESS
+@fault_options
 @cli_abi.FIRMWARE_VERSION
 @_JSON
 def evaluate(
@@ -304,14 +323,18 @@ def evaluate(
     data: str,
     labels: str | None,
     preprocess: str | None,
+    plan: FaultPlan,
     register: VersionRegister | None,
     as_json: bool,
 ) -> None:
     """Measure the top-1 accuracy of BLOB on labelled data.
 
+    With faults, jobs that the firmware refuses are counted apart: top-1 is that of the others.
+
     \b
     Examples:
       npufw eval digits.bin --data models/digits_test.npz
+      npufw eval digits.bin --data models/digits_test.npz --fault flips:rate=1e-5
       npufw eval resnet50.bin --data val --labels val.txt --preprocess imagenet.toml
     """
     from npuabi.progress import progress_bar
@@ -321,41 +344,51 @@ def evaluate(
     image = _boot(read_blob_file(blob), target, register)
     with progress_bar() as progress:
         found = evaluate_blob(
-            image, data, labels, preprocess=preprocess, progress=progress, register=register
+            image,
+            data,
+            labels,
+            preprocess=preprocess,
+            progress=progress,
+            plan=plan,
+            register=register,
         )
-    values = {"schema": 1, "samples": found.samples, "correct": found.correct, "top1": found.top1}
     if as_json:
-        _print_json(values)
+        _print_json(found.as_dict())
         return
-    click.echo(f"top-1 {found.top1:.2%}: {found.correct} of {found.samples} samples")
+    _lines(found.lines())
 
 
 @main.command()
 @_BLOB
 @_TARGET
+@fault_options
 @cli_abi.FIRMWARE_VERSION
 @_JSON
-def selftest(blob: str, target: str, register: VersionRegister | None, as_json: bool) -> None:
+def selftest(
+    blob: str, target: str, plan: FaultPlan, register: VersionRegister | None, as_json: bool
+) -> None:
     """Run the known-answer test of BLOB.
 
     Exit 1 when a bit differs, or a float by too much.
 
     \b
-    Example:
+    Examples:
       npufw selftest digits.bin
+      npufw selftest digits.bin --fault stuck-bank:bank=3 --without ripple
     """
     from npuabi.errors import ErrorCode
-    from npufw.engine import Engine
     from npufw.errors import FirmwareError
     from npufw.hostfiles import read_blob_file
     from npufw.selftest import selftest as known_answer
 
     image = _boot(read_blob_file(blob), target, register)
-    result = known_answer(Engine(image, register=register))
+    engine = plan.engine(image, register)
+    result = known_answer(engine)
     crcs = {"expected": f"{result.expected:#010x}", "given": f"{result.given:#010x}"}
     if as_json:
         near = {"samples": result.samples, "worst": result.worst} if result.samples else {}
-        found = {"schema": 1, "passed": result.passed, **crcs, **near, "events": _events(image)}
+        events = [*_events(image), *(event.as_dict() for event in engine.log)]
+        found = {"schema": 1, "passed": result.passed, **crcs, **near, "events": events}
         _print_json(found)
     if not result.passed:
         raise FirmwareError(ErrorCode.KNOWN_ANSWER, result.text)
@@ -466,6 +499,7 @@ def diff(a: str, b: str, addresses: bool, target: str | None, as_json: bool) -> 
 
 
 # Commands with files of their own.
+main.add_command(faults)
 main.add_command(gates)
 main.add_command(cli_abi.explain)
 main.add_command(cli_abi.migrate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +21,8 @@ from npufw.boot import Image
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
 from npufw.evaluate import Accuracy, evaluate, split_labels
-from npufw.faults import FaultEvent, Hook
+from npufw.fault_plan import NO_FAULTS, FaultPlan, fault_lines, survived
+from npufw.faults import FaultEvent
 from npufw.host import runs_of
 from npufw.hostfiles import npz_bytes, read_inputs
 from npufw.image_data import evaluate_images
@@ -29,7 +30,7 @@ from npufw.inspect import shape_text
 from npufw.selftest import generated_inputs
 from npufw.version import VersionRegister
 
-__all__ = ["RunReport", "evaluate_blob", "run_blob"]
+__all__ = ["EvalReport", "RunReport", "evaluate_blob", "run_blob"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class RunReport:
     host_ms: tuple[float, ...]
     notes: tuple[str, ...]
     events: tuple[FaultEvent, ...]
+    faults: Sequence[str] = ()
+    surcharge: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -58,7 +61,9 @@ class RunReport:
             "cycles": self.cycles,
             "time_ms": self.time_ms,
             "host_ms": times,
-            "events": [str(event) for event in self.events],
+            "faults": list(self.faults),
+            "surcharge": dict(self.surcharge),
+            "events": [event.as_dict() for event in self.events],
         }
 
     def lines(self) -> Iterator[str]:
@@ -70,10 +75,47 @@ class RunReport:
                 f"max {found['max']:.6g}, mean {found['mean']:.6g}, argmax {_some(found['argmax'])}"
             )
         yield f"{self.cycles:,} cycles, {self.time_ms:.3f} ms modelled"
+        for name, cycles in self.surcharge.items():
+            part = cycles / self.cycles
+            yield f"{name} defence: {cycles:,} cycles more, {part:.1%}"
+        if self.faults:
+            yield from fault_lines(self.faults, self.events)
         runs = len(self.host_ms)
         if runs > 1:
             middle, least = median(self.host_ms), min(self.host_ms)
             yield f"host: median {middle:.2f} ms, min {least:.2f}, {runs} runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalReport:
+    """Accuracy on labelled data, and what faults and defences did meanwhile."""
+
+    accuracy: Accuracy
+    faults: Sequence[str]
+    surcharge: Mapping[str, int]
+    events: Sequence[FaultEvent]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        found = self.accuracy
+        return {
+            "schema": 1,
+            "samples": found.samples,
+            "correct": found.correct,
+            "refused": found.refused,
+            "top1": found.top1,
+            "faults": list(self.faults),
+            "surcharge": dict(self.surcharge),
+            "events": [event.as_dict() for event in self.events],
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report for people."""
+        found = self.accuracy
+        yield f"top-1 {found.top1:.2%}: {found.correct} of {found.finished} samples"
+        if self.faults:
+            yield f"refused: {found.refused} of {found.samples} samples"
+            yield from fault_lines(self.faults, self.events)
 
 
 def _summary(array: NDArray[Any], batches: int) -> dict[str, Any]:
@@ -105,7 +147,7 @@ def run_blob(
     preprocess: str | None = None,
     state: str | None = None,
     reset: bool = False,
-    hooks: Sequence[Hook] = (),
+    plan: FaultPlan = NO_FAULTS,
     register: VersionRegister | None = None,
 ) -> RunReport:
     """Run *image* on the arrays that *inputs* name, *repeat* times; write *output* if it is given.
@@ -113,23 +155,15 @@ def run_blob(
     *preprocess* is the TOML file that says how images among the inputs become arrays.
 
     Each repetition begins with the same states: those of the file *state* where there is one and
-    *reset* is not wanted, else the first values. Afterwards the file holds the states. *hooks* are
-    faults and defences; what faults did are the report's ``events``. *register* is the device's
-    version register.
+    *reset* is not wanted, else the first values. Afterwards the file holds the states. *plan*
+    has the faults; what they and the defences did are the report's ``events``. *register* is the
+    device's version register.
 
     Raises AbiError for arrays that do not fit, OSError when the output cannot be written.
     """
-    names = [port.name for port in image.inputs]
-    notes: tuple[str, ...] = ()
-    if inputs or not names:
-        arrays, spare = read_inputs(inputs, names, _recipe(preprocess))
-        notes = tuple(f"note: {name!r} is no input of the network, not used" for name in spare)
-    else:
-        arrays = generated_inputs(image)
-        seed = image.program.known_answer.seed
-        notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
+    arrays, notes = _given(image, inputs, preprocess)
     batches = runs_of(image.inputs, arrays)
-    engine = Engine(image, hooks=hooks, register=register)
+    engine = plan.engine(image, register)
     if state is not None:
         _require_states(image)
         if not reset and Path(state).exists():
@@ -139,7 +173,7 @@ def run_blob(
     for _ in range(repeat):
         engine.states = begin
         start = time.perf_counter()
-        results = engine.run(arrays)
+        results = survived(engine, arrays, plan)
         times.append((time.perf_counter() - start) * 1e3)
     if output is not None:
         write_atomically(output, npz_bytes(results))
@@ -154,7 +188,25 @@ def run_blob(
         host_ms=tuple(times),
         notes=notes,
         events=engine.log,
+        faults=plan.lines(),
+        surcharge=engine.surcharge,
     )
+
+
+def _given(
+    image: Image, inputs: Sequence[str], preprocess: str | None
+) -> tuple[Mapping[str, NDArray[Any]], tuple[str, ...]]:
+    """Return the input arrays, and notes about them."""
+    names = [port.name for port in image.inputs]
+    notes: tuple[str, ...] = ()
+    if inputs or not names:
+        arrays, spare = read_inputs(inputs, names, _recipe(preprocess))
+        notes = tuple(f"note: {name!r} is no input of the network, not used" for name in spare)
+    else:
+        arrays = generated_inputs(image)
+        seed = image.program.known_answer.seed
+        notes = (f"no --input: ran on random data, the known-answer input of seed {seed}",)
+    return arrays, notes
 
 
 def evaluate_blob(
@@ -165,8 +217,11 @@ def evaluate_blob(
     preprocess: str | None = None,
     progress: Progress = silent,
     register: VersionRegister | None = None,
-) -> Accuracy:
+    plan: FaultPlan = NO_FAULTS,
+) -> EvalReport:
     """Return the accuracy of *image* on *data*, a file of arrays or a folder of images.
+
+    *plan* has the faults; jobs that a defence refused are counted apart.
 
     *labels* is the key of the labels in the file, ``labels`` by default, or a file with the classes
     of the images. *progress* is told of samples.
@@ -176,13 +231,24 @@ def evaluate_blob(
         if recipe is None:
             text = f"{data} is a folder: say how its images become arrays with --preprocess"
             raise FirmwareError(ErrorCode.INPUT_IMAGE, text)
-        engine = Engine(image, register=register)
-        return evaluate_images(engine, Path(data), labels, recipe, progress=progress)
+        engine = plan.engine(image, register)
+        found = evaluate_images(engine, Path(data), labels, recipe, progress=progress)
+        return _eval_report(found, engine, plan)
     arrays = _arrays_of(data)
     names = [port.name for port in image.inputs]
     inputs, wanted = split_labels(arrays, labels or "labels", names, data)
-    engine = Engine(image, register=register)
-    return evaluate(engine, inputs, wanted, progress=progress)
+    engine = plan.engine(image, register)
+    found = evaluate(engine, inputs, wanted, progress=progress)
+    return _eval_report(found, engine, plan)
+
+
+def _eval_report(accuracy: Accuracy, engine: Engine, plan: FaultPlan) -> EvalReport:
+    return EvalReport(
+        accuracy=accuracy,
+        faults=plan.lines(),
+        surcharge=engine.surcharge,
+        events=engine.log,
+    )
 
 
 def _recipe(path: str | None) -> Preprocess | None:

@@ -11,21 +11,23 @@ Invariant: a run that nobody watches goes through a loop that calls nobody; hook
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.records import TensorDescriptor
+from npuabi.enums import Space
+from npuabi.errors import AbiError
 from npufw.boot import Image, Port
+from npufw.calls import Binder, Call
+from npufw.descriptors import DescriptorMemory
 from npufw.faults import FaultEvent, Hook, Machine, Moment, Phase
 from npufw.host import batches, runs_of, state_arrays
-from npufw.kernels import KERNELS
-from npufw.kernels.base import Arrays, Kernel, Step, Sums
+from npufw.kernels.base import Sums
 from npufw.kernels.layout import load, store
 from npufw.memory import Memory
+from npufw.toa_rules import check_range
 from npufw.version import VersionRegister
 
 __all__ = ["Engine", "Event", "Observer"]
@@ -35,26 +37,6 @@ Observer = Callable[[int, str], None]
 
 Event = tuple[int, bool]
 """A TOA's position in ring order, and whether it starts there or ends."""
-
-_ABSENT: NDArray[Any] = np.empty(0, np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One TOA bound to its views."""
-
-    step: Step
-    kernel: Kernel
-    arrays: Arrays
-
-    def compute(self) -> NDArray[Any] | None:
-        return self.kernel.run(self.step, self.arrays)
-
-    def write(self, result: NDArray[Any]) -> None:
-        if self.kernel.raw:
-            self.arrays.output[...] = result
-        else:
-            store(self.arrays.output, self.step.output, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +83,36 @@ class Engine:
             constants=image.program.constants,
             writable=bool(hooks),
         )
-        self._sums = Sums()
-        self._views: dict[int, NDArray[Any]] = {}
-        self._calls = [self._bind(step) for step in image.steps]
+        self._binder = Binder(self.memory)
+        self._calls = [self._binder.bind(step) for step in image.steps]
         self.events = _order(image) if events is None else _whole(image, events)
-        self._inputs = [self._view(port.tensor) for port in image.inputs]
-        self._outputs = [self._view(port.tensor) for port in image.outputs]
-        self.reset()
+        self._inputs = [self._binder.view(port.tensor) for port in image.inputs]
+        self._outputs = [self._binder.view(port.tensor) for port in image.outputs]
         self._runs = 0
-        self._hooks = tuple(hooks)
-        self._machine = Machine(image, self.memory)
-        for hook in self._hooks:
-            hook.at(self._machine, Moment(Phase.LOADED, 0))
+        self._machine = Machine(
+            image=image,
+            memory=self.memory,
+            calls=self._calls,
+            descriptors=DescriptorMemory(image.program, image.target, image.firmware),
+            hooks=tuple(hooks),
+        )
+        self._put_first_states()
+        self._machine.tell(Moment(Phase.LOADED, 0))
 
     @property
     def log(self) -> tuple[FaultEvent, ...]:
         """What faults did since the load."""
         return tuple(self._machine.log)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there are faults and defences, so that a run may be refused."""
+        return bool(self._machine.hooks)
+
+    @property
+    def sums(self) -> Sums:
+        """What the MAC unit holds between TOAs."""
+        return self._binder.sums
 
     @property
     def surcharge(self) -> dict[str, int]:
@@ -128,8 +123,9 @@ class Engine:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.
 
         A network with states takes the batches as consecutive frames and keeps its states.
-        Raises FirmwareError when an array is not what the network takes; see host.py. And
-        VERSION_CHANGED when the firmware is another than the one that verified the image.
+        Raises FirmwareError when an array is not what the network takes (host.py),
+        VERSION_CHANGED when the firmware is another than the one that verified the image, and
+        when a defence refuses a batch; then the states are those of before that batch.
         """
         image = self.image
         if self.register is not None:
@@ -149,44 +145,43 @@ class Engine:
 
     def reset(self) -> None:
         """Put every state's first value in place."""
-        for state in self.image.states:
-            self._view(state.tensor)[...] = self._view(state.initial)
+        self._put_first_states()
+        self._tell(Phase.STATES_SET)
+
+    def reload(self) -> None:
+        """Put constants, descriptors and states back as they were loaded, as from flash."""
+        constants = np.frombuffer(self.image.program.constants, np.uint8)
+        if self._machine.hooks:
+            self.memory.spaces[Space.CONSTANTS][...] = constants
+        self._machine.descriptors.reload()
+        self.reset()
 
     @property
     def states(self) -> dict[str, NDArray[Any]]:
         """The states by name, N, C, H, W as the device has them; a copy."""
-        return {s.name: load(self._view(s.tensor), s.tensor).copy() for s in self.image.states}
+        view = self._binder.view
+        return {s.name: load(view(s.tensor), s.tensor).copy() for s in self.image.states}
 
     @states.setter
     def states(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         state_arrays(self.image.states, arrays)
         for state in self.image.states:
-            store(self._view(state.tensor), state.tensor, arrays[state.name])
+            store(self._binder.view(state.tensor), state.tensor, arrays[state.name])
+        self._tell(Phase.STATES_SET)
 
-    def _bind(self, step: Step) -> _Call:
-        views = [_ABSENT if t is None else self._view(t) for t in step.tensors]
-        arrays = Arrays(
-            input=views[0],
-            weights=views[1],
-            parameters=views[2],
-            residual=views[3],
-            output=views[4],
-            sums=self._sums,
-        )
-        return _Call(step, KERNELS[step.toa.opcode], arrays)
+    def _put_first_states(self) -> None:
+        for state in self.image.states:
+            self._binder.view(state.tensor)[...] = self._binder.view(state.initial)
 
-    def _view(self, tensor: TensorDescriptor) -> NDArray[Any]:
-        view = self._views.get(id(tensor))
-        if view is None:
-            view = self._views[id(tensor)] = self.memory.view(tensor)
-        return view
+    def _tell(self, phase: Phase) -> None:
+        self._machine.tell(Moment(phase, self._runs * self.image.timeline.cycles))
 
     def _execute(self) -> None:
-        self._sums.values = None
-        if self.observe is None and not self._hooks:
+        self._binder.sums.values = None
+        if self.observe is None and not self._machine.hooks:
             self._execute_plainly()
         else:
-            self._execute_watched()
+            self._execute_guarded()
         self._runs += 1
 
     def _execute_plainly(self) -> None:
@@ -200,43 +195,66 @@ class Engine:
             if result is not None:
                 call.write(result)
 
-    def _execute_watched(self) -> None:
-        hooks = self._hooks if self.observe is None else (*self._hooks, _Watch(self.observe))
-        pending: dict[int, NDArray[Any] | None] = {}
+    def _execute_guarded(self) -> None:
+        hooks, machine = self._machine.hooks, self._machine
+        if self.observe is not None:
+            machine = replace(machine, hooks=(*hooks, _Watch(self.observe)))
+        kept = [self._binder.view(s.tensor).copy() for s in self.image.states]
+        try:
+            self._execute_watched(machine)
+        except AbiError:
+            for state, values in zip(self.image.states, kept, strict=True):
+                self._binder.view(state.tensor)[...] = values
+            self._runs += 1
+            self._tell(Phase.REFUSED)
+            raise
+
+    def _execute_watched(self, machine: Machine) -> None:
+        pending: dict[int, tuple[Call, NDArray[Any] | None]] = {}
         slots, whole = self.image.timeline.slots, self.image.timeline.cycles
         before = self._runs * whole
-        self._tell(hooks, Moment(Phase.RUN_STARTS, before))
+        for phase in (Phase.RUN_STARTS, Phase.HEADER_CHECKS, Phase.HEADER_READS):
+            machine.tell(Moment(phase, before))
+        if machine.descriptors.dirty & {0, 1}:
+            machine.descriptors.header()
         for position, begins in self.events:
             call, slot = self._calls[position], slots[position]
             if begins:
-                moment = Moment(Phase.TOA_READS, before + slot.start, call.step)
-                self._tell(hooks, moment)
-                pending[position] = self._computed(call, hooks, moment)
+                pending[position] = self._begun(machine, position, before + slot.start)
                 continue
-            self._tell(hooks, Moment(Phase.TOA_WRITES, before + slot.end, call.step))
-            result = pending.pop(position)
+            machine.tell(Moment(Phase.TOA_WRITES, before + slot.end, call.step))
+            call, result = pending.pop(position)
             if result is not None:
                 call.write(result)
-            self._tell(hooks, Moment(Phase.TOA_DONE, before + slot.end, call.step))
-        self._tell(hooks, Moment(Phase.RUN_ENDS, before + whole))
+            machine.tell(Moment(Phase.TOA_WRITTEN, before + slot.end, call.step))
+            machine.tell(Moment(Phase.TOA_DONE, before + slot.end, call.step))
+        for phase in (Phase.RUN_ENDS, Phase.OUTPUT_CHECKS, Phase.OUTPUT_READS):
+            machine.tell(Moment(phase, before + whole))
 
-    def _tell(self, hooks: Sequence[Hook], moment: Moment) -> None:
-        for hook in hooks:
-            hook.at(self._machine, moment)
+    def _begun(
+        self, machine: Machine, position: int, cycle: int
+    ) -> tuple[Call, NDArray[Any] | None]:
+        """Start a TOA: return it as its descriptors say, and what it computes."""
+        call = self._calls[position]
+        machine.tell(Moment(Phase.TOA_STARTS, cycle, call.step))
+        machine.tell(Moment(Phase.TOA_CHECKS, cycle, call.step))
+        moment = Moment(Phase.TOA_READS, cycle, call.step)
+        machine.tell(moment)
+        if machine.descriptors.dirty:
+            call = self._fetched(machine, call)
+        return call, machine.compute(call, moment)
 
-    def _computed(self, call: _Call, hooks: Sequence[Hook], moment: Moment) -> NDArray[Any] | None:
-        self._sums.stage = partial(self._read_out, hooks, moment)
-        result = call.compute()
-        self._sums.stage = None
-        if call.kernel.raw and result is not None:
-            for hook in hooks:
-                result = hook.transferred(self._machine, moment, result)
-        return result
-
-    def _read_out(self, hooks: Sequence[Hook], moment: Moment, sums: NDArray[Any]) -> NDArray[Any]:
-        for hook in hooks:
-            sums = hook.summed(self._machine, moment, sums)
-        return sums
+    def _fetched(self, machine: Machine, call: Call) -> Call:
+        """Return *call* as the descriptors in memory say, which may have been hit."""
+        descriptors, index = machine.descriptors, call.step.index
+        touched = {0, 1, *descriptors.rows_of(index)}
+        if not descriptors.dirty & touched:
+            return call
+        step = descriptors.step(index)
+        if step == call.step:
+            return call
+        check_range(call.step, step)
+        return self._binder.bind_once(step)
 
 
 def _whole(image: Image, events: Iterable[Event]) -> list[Event]:

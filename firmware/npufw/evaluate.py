@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuabi.errors import ErrorCode
+from npuabi.errors import AbiError, ErrorCode
 from npuabi.progress import Progress, silent
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
@@ -21,15 +21,29 @@ __all__ = ["Accuracy", "evaluate", "split_labels"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How many of the samples were classified as labelled."""
+    """How many of the samples were classified as labelled, and of how many the job was refused."""
 
     samples: int
     correct: int
+    refused: int = 0
+
+    @property
+    def finished(self) -> int:
+        """Samples whose jobs gave a result."""
+        return self.samples - self.refused
 
     @property
     def top1(self) -> float:
-        """Part that is right, 0 to 1."""
-        return self.correct / self.samples if self.samples else 0.0
+        """Part of the finished that is right, 0 to 1."""
+        return self.correct / self.finished if self.finished else 0.0
+
+    def __add__(self, other: Accuracy) -> Accuracy:
+        """Return the accuracy on the samples of both."""
+        return Accuracy(
+            samples=self.samples + other.samples,
+            correct=self.correct + other.correct,
+            refused=self.refused + other.refused,
+        )
 
 
 def split_labels(
@@ -65,7 +79,8 @@ def evaluate(
     """Return the accuracy of *engine* on *inputs*; *progress* is told of them.
 
     The last samples that fill no compiled batch run in a batch padded by repeating the last one.
-    Raises FirmwareError INPUT_BATCH when inputs and labels differ in length.
+    With faults, jobs may be refused: their samples are counted and the next job runs. Raises
+    FirmwareError INPUT_BATCH when inputs and labels differ in length.
     """
     batch = _batch(engine)
     count = len(labels)
@@ -75,16 +90,20 @@ def evaluate(
             raise FirmwareError(ErrorCode.INPUT_BATCH, text)
     if count == 0:
         raise FirmwareError(ErrorCode.INPUT_BATCH, "there are no samples")
-    correct = 0
+    correct = refused = 0
     # Check all of the data before the first run: a NaN in the last sample is no late surprise.
     whole = {name: _filled(array, -(-count // batch) * batch) for name, array in inputs.items()}
     runs_of(engine.image.inputs, whole)
     for start in range(0, count, batch):
         piece = {name: array[start : start + batch] for name, array in whole.items()}
         wanted = labels[start : start + batch]
-        correct += int((_classes(engine, piece, batch)[: len(wanted)] == wanted).sum())
+        found = _classes(engine, piece, batch)
+        if found is None:
+            refused += len(wanted)
+        else:
+            correct += int((found[: len(wanted)] == wanted).sum())
         progress("samples", start + len(wanted), count)
-    return Accuracy(samples=count, correct=correct)
+    return Accuracy(samples=count, correct=correct, refused=refused)
 
 
 def _batch(engine: Engine) -> int:
@@ -97,6 +116,14 @@ def _filled(array: NDArray[Any], count: int) -> NDArray[Any]:
     return np.concatenate([array, array[-1:].repeat(short, axis=0)]) if short else array
 
 
-def _classes(engine: Engine, piece: Mapping[str, NDArray[Any]], batch: int) -> NDArray[np.int64]:
-    output = next(iter(engine.run(piece).values()))
+def _classes(
+    engine: Engine, piece: Mapping[str, NDArray[Any]], batch: int
+) -> NDArray[np.int64] | None:
+    """Return the class of each sample, None for a job that was refused under faults."""
+    try:
+        output = next(iter(engine.run(piece).values()))
+    except AbiError:
+        if not engine.guarded:
+            raise
+        return None
     return np.asarray(output.reshape(batch, -1).argmax(axis=1))

@@ -5,21 +5,33 @@ cycle, so that every run with it can be repeated.
 
 | phase | when | cycle |
 | --- | --- | --- |
-| LOADED | memories exist, constants are in place | 0 |
+| LOADED | memories exist, constants and the states' first values are in place | 0 |
+| STATES_SET | the host has written the states | of the last end |
 | RUN_STARTS | the host has written the inputs | of the start |
-| TOA_READS | a TOA is about to read its operands | of the TOA's start |
+| HEADER_CHECKS | defences check the table's header | of the start |
+| HEADER_READS | the fetcher is about to use it | of the start |
+| TOA_STARTS | a TOA's descriptor is about to be fetched | of the TOA's start |
+| TOA_CHECKS | defences check its descriptor and its operands | of the TOA's start |
+| TOA_READS | it is about to read its operands | of the TOA's start |
 | TOA_WRITES | a TOA is about to write its output | of the TOA's end |
-| TOA_DONE | it has written, or has left its sums in the accumulators | of the TOA's end |
-| RUN_ENDS | the host is about to read the outputs | of the end |
+| TOA_WRITTEN | it has written, or left its sums; defences note the output | of the TOA's end |
+| TOA_DONE | the same, and the defences have seen it | of the TOA's end |
+| RUN_ENDS | all TOAs have ended | of the end |
+| OUTPUT_CHECKS | defences check the outputs | of the end |
+| OUTPUT_READS | the host is about to read the outputs | of the end |
+| REFUSED | the job was refused; the states are those of its start | of the refusal |
 
-Cycles count from the load and go on from run to run.
+Faults act in phases in which no defence acts (``FREE``), or in the READS between check and use.
+Cycles count from the load and go on from run to run; what defences cost is counted apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,19 +43,34 @@ from npufw.memory import Memory
 
 if TYPE_CHECKING:
     from npufw.boot import Image
+    from npufw.calls import Call
+    from npufw.descriptors import DescriptorMemory
 
-__all__ = ["BitFlips", "FaultEvent", "Hook", "Machine", "Moment", "Outcome", "Phase"]
+__all__ = ["FREE", "BitFlips", "FaultEvent", "Hook", "Machine", "Moment", "Outcome", "Phase"]
 
 
 class Phase(Enum):
     """What the machine is about to do or has just done; the module's table says when."""
 
     LOADED = auto()
+    STATES_SET = auto()
     RUN_STARTS = auto()
+    HEADER_CHECKS = auto()
+    HEADER_READS = auto()
+    TOA_STARTS = auto()
+    TOA_CHECKS = auto()
     TOA_READS = auto()
     TOA_WRITES = auto()
+    TOA_WRITTEN = auto()
     TOA_DONE = auto()
     RUN_ENDS = auto()
+    OUTPUT_CHECKS = auto()
+    OUTPUT_READS = auto()
+    REFUSED = auto()
+
+
+FREE = frozenset({Phase.TOA_STARTS, Phase.TOA_WRITES, Phase.TOA_DONE, Phase.RUN_ENDS})
+"""Phases in which memory may change without a defence in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +113,55 @@ class FaultEvent:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What hooks may look at and change, and the log that they write to.
 
-    ``surcharge`` are the cycles that defences have cost since the load, by the defence's name.
+    ``calls`` are the TOAs in ring order. ``surcharge`` are the cycles that defences have cost since
+    the load, by the defence's name.
     """
 
     image: Image
     memory: Memory
+    calls: Sequence[Call]
+    descriptors: DescriptorMemory
+    hooks: tuple[Hook, ...] = ()
     log: list[FaultEvent] = field(default_factory=list)
     surcharge: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, moment: Moment) -> None:
+        """Tell all hooks of *moment*."""
+        for hook in self.hooks:
+            hook.at(self, moment)
+
+    def note(self, kind: str, moment: Moment, outcome: Outcome, text: str) -> None:
+        """Log what a fault or a defence did at *moment*."""
+        self.log.append(FaultEvent(kind, moment.cycle, text, outcome))
+
+    def compute(self, call: Call, moment: Moment) -> NDArray[Any] | None:
+        """Return what *call* computes, as the hooks leave it; *moment* is its TOA_READS."""
+        sums = call.arrays.sums
+        sums.stage = partial(self._read_out, moment)
+        try:
+            result = call.compute()
+        finally:
+            sums.stage = None
+        if call.kernel.raw and result is not None:
+            for hook in self.hooks:
+                result = hook.transferred(self, moment, result)
+        return result
+
+    def holds(self, moment: Moment, expected: int, found: int) -> bool:
+        """Return whether two CRCs agree, as the check unit says."""
+        agrees = expected == found
+        for hook in self.hooks:
+            agrees = hook.compared(self, moment, agrees)
+        return agrees
+
+    def _read_out(self, moment: Moment, sums: NDArray[Any]) -> NDArray[Any]:
+        for hook in self.hooks:
+            sums = hook.summed(self, moment, sums)
+        return sums
 
 
 class Hook:
@@ -117,6 +182,10 @@ class Hook:
         """
         return sums
 
+    def compared(self, machine: Machine, moment: Moment, agrees: bool) -> bool:
+        """Return what the check unit says of two CRCs that do or do not agree."""
+        return agrees
+
 
 class BitFlips(Hook):
     """*bits* bits flip in *cycle*, at different places among *size* bytes of *space* from *first*.
@@ -136,10 +205,10 @@ class BitFlips(Hook):
         self._due = True
 
     def at(self, machine: Machine, moment: Moment) -> None:
-        """Flip them at the first moment of a run that is not before the cycle."""
+        """Flip them at the first free moment that is not before the cycle."""
         if moment.phase is Phase.LOADED:
             self._fits(machine)
-        elif self._due and moment.cycle >= self._cycle:
+        elif self._due and moment.phase in FREE and moment.cycle >= self._cycle:
             self._due = False
             self._flip(machine)
 

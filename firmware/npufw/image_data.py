@@ -51,15 +51,15 @@ def evaluate_images(
         check_images(paths)
         batch = ports[0].shape[0] if ports[0].shape else 1
         step = -(-_AT_ONCE // batch) * batch
-        correct = 0
+        found = Accuracy(samples=0, correct=0)
         for first in range(0, len(paths), step):
             array = read_images(paths[first : first + step], recipe)
             part = classes[first : first + step]
-            correct += evaluate(engine, {ports[0].name: array}, part).correct
+            found += evaluate(engine, {ports[0].name: array}, part)
             progress("samples", first + len(part), len(paths))
     except ImageError as error:
         raise FirmwareError(ErrorCode.INPUT_IMAGE, str(error)) from error
-    return Accuracy(samples=len(paths), correct=correct)
+    return found
 
 
 def labelled(folder: Path, labels: str | None) -> tuple[list[Path], NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from npufw.errors import FirmwareError
 from npufw.kernels import KERNELS
 from npufw.kernels.base import OPERANDS, Fault, Step
 
-__all__ = ["TOA_RULES", "check_step", "check_sums"]
+__all__ = ["TOA_RULES", "check_range", "check_step", "check_sums"]
 
 _DMA = (Unit.DMA_IN, Unit.DMA_OUT)
 _MIN_SETUP = 2
@@ -149,3 +149,18 @@ def _chain(before: Step | None, step: Step, clears: bool) -> Fault:
     if not same or step.toa.tensors[4] != before.toa.tensors[4]:
         return ErrorCode.BAD_PRECISION, "sums: ranges of K differ in output or width"
     return None
+
+
+def check_range(known: Step, given: Step) -> None:
+    """Raise FirmwareError when *given*, read in the place of *known*, cannot go on with its sums.
+
+    A range of K that is one of several keeps its output and its place among them.
+    """
+    whole = ToaFlag.CLEAR | ToaFlag.WRITE
+    if known.toa.unit is not Unit.MAC or known.toa.flags & given.toa.flags & whole == whole:
+        return
+    marks = whole | ToaFlag.WIDE
+    same = (known.toa.flags ^ given.toa.flags) & marks == 0 and known.output == given.output
+    if not same or known.toa.opcode is not given.toa.opcode:
+        text = f"{given.where}: sums: a range of K is not the one that its neighbours expect"
+        raise FirmwareError(ErrorCode.BAD_PRECISION, text)

@@ -36,7 +36,7 @@ class _Poisoner:
         arena[dead[sram.size :]] = self._poison
         toa = self._engine.image.program.toas[index]
         if what == "start" and toa.unit is Unit.MAC and toa.flags & ToaFlag.CLEAR:
-            self._engine._sums.values = np.full((1, 1, 1, 1), self._poison << 20, np.int64)
+            self._engine.sums.values = np.full((1, 1, 1, 1), self._poison << 20, np.int64)
 
 
 def _events(found: Built) -> list[Event]:

@@ -1,1 +1,18 @@
-"""Models of what happens to devices in the field, one file each: hooks of npufw.faults, seeded."""
+"""Models of what happens to devices in the field, one file each: hooks of npufw.faults, seeded.
+
+A model is one file that ends in ``MODEL = FaultModel(...)``, and one line below.
+"""
+
+from __future__ import annotations
+
+from npufw.fault_models.banks import STUCK
+from npufw.fault_models.base import FaultModel
+from npufw.fault_models.flips import FLIP, FLIPS
+from npufw.fault_models.nth import DDR_READ, NTH_CHECK
+
+__all__ = ["MODELS"]
+
+MODELS: dict[str, FaultModel] = {
+    model.name: model for model in (FLIPS, FLIP, STUCK, DDR_READ, NTH_CHECK)
+}
+"""Every model by its name, in the order of the lists."""

@@ -3,6 +3,7 @@ there at all."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ from npuabi.enums import Opcode, Space
 from npufw.boot import Image, boot
 from npufw.commands import run_blob
 from npufw.engine import Engine
+from npufw.fault_plan import plan_of
 from npufw.faults import BitFlips, Hook, Machine, Moment, Phase
 from tests.builders import EDGE, take
 from tests.unit.npufw.programs import codes, expected, rescaler
+
+_OF_TOAS = (
+    Phase.TOA_STARTS,
+    Phase.TOA_CHECKS,
+    Phase.TOA_READS,
+    Phase.TOA_WRITES,
+    Phase.TOA_WRITTEN,
+    Phase.TOA_DONE,
+)
 
 
 def image() -> Image:
@@ -43,16 +54,24 @@ def test_hooks_see_every_phase_in_the_order_of_the_cycles_from_run_to_run() -> N
     device = Engine(image(), hooks=[seen])
     device.run({"x": codes(runs=2)})
     phases = [m.phase for m in seen.moments]
-    assert phases[:2] == [Phase.LOADED, Phase.RUN_STARTS]
-    assert phases[-1] is Phase.RUN_ENDS
-    assert [phases.count(p) for p in Phase] == [1, 2, 12, 12, 12, 2]
+    assert phases[0] is Phase.LOADED
+    run = phases[1 : 1 + len(phases) // 2]
+    assert phases[1:] == run * 2
+    assert run[:3] == [Phase.RUN_STARTS, Phase.HEADER_CHECKS, Phase.HEADER_READS]
+    assert run[-3:] == [Phase.RUN_ENDS, Phase.OUTPUT_CHECKS, Phase.OUTPUT_READS]
+    assert Counter(run[3:-3]) == dict.fromkeys(_OF_TOAS, 6)
+    for toa in range(6):
+        own = [m.phase for m in seen.moments if m.step and m.step.index == toa]
+        assert own == [*_OF_TOAS] * 2
     cycles = [m.cycle for m in seen.moments]
     assert cycles == sorted(cycles)
     whole = device.image.timeline.cycles
-    assert [m.cycle for m in seen.moments if m.step is None] == [0, 0, whole, whole, 2 * whole]
+    starts = [m.cycle for m in seen.moments if m.phase is Phase.RUN_STARTS]
+    ends = [m.cycle for m in seen.moments if m.phase is Phase.OUTPUT_READS]
+    assert (starts, ends) == ([0, whole], [whole, 2 * whole])
     slots = device.image.timeline.slots
-    ends = {m.step.index: m.cycle for m in seen.moments if m.step and m.cycle <= whole}
-    assert ends == {i: slot.end for i, slot in enumerate(slots)}
+    done = {m.step.index: m.cycle for m in seen.moments if m.step and m.cycle <= whole}
+    assert done == {i: slot.end for i, slot in enumerate(slots)}
 
 
 def test_a_write_lies_between_its_two_phases() -> None:
@@ -70,7 +89,7 @@ def test_a_write_lies_between_its_two_phases() -> None:
 
     looks = Looks()
     Engine(boot(made.builder.blob(), EDGE), hooks=[looks]).run({"x": codes()})
-    assert looks.states == [False, False, True]
+    assert looks.states == [False] * 4 + [True] * 2
 
 
 def test_a_dma_read_can_be_replaced() -> None:
@@ -154,11 +173,16 @@ def test_constants_can_be_hit_and_the_blob_stays_as_it_was() -> None:
 
 def test_what_a_fault_did_stands_in_the_report_of_a_run() -> None:
     made = image()
-    report = run_blob(made, inputs=[], output=None, repeat=1, hooks=[flips(bits=1)])
-    (event,) = report.as_dict()["events"]
-    assert event.startswith("bit_flip injected: bit ")
-    assert event.endswith(" in cycle 0")
-    assert run_blob(made, inputs=[], output=None, repeat=1).as_dict()["events"] == []
+    plan = plan_of(["flip:region=arena,seed=3"], [])
+    report = run_blob(made, inputs=[], output=None, repeat=1, plan=plan).as_dict()
+    event = report["events"][0]
+    assert list(event) == ["kind", "outcome", "cycle", "text"]
+    assert (event["kind"], event["outcome"]) == ("upset", "injected")
+    assert report["faults"] == [
+        "flip:region=arena,shape=scattered,bits=1,at=before,job=0,seed=3",
+    ]
+    plain = run_blob(made, inputs=[], output=None, repeat=1).as_dict()
+    assert (plain["events"], plain["faults"], plain["surcharge"]) == ([], [], {})
 
 
 def test_nobody_is_called_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:

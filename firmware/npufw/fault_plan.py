@@ -1,0 +1,98 @@
+"""Faults of a run: which there are, which defences are left out, what is reported of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from npuabi.errors import AbiError, ErrorCode
+from npufw.boot import Image
+from npufw.defences import DEFENCES, guarded
+from npufw.engine import Engine
+from npufw.errors import FirmwareError
+from npufw.fault_models.spec import Fault, read_faults
+from npufw.faults import FaultEvent, Outcome
+from npufw.version import VersionRegister
+
+__all__ = ["NO_FAULTS", "FaultPlan", "JobRefused", "fault_lines", "plan_of", "survived"]
+
+_SHOWN_EVENTS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultPlan:
+    """Faults of a run, and the defences that are left out. None of both is a plain run."""
+
+    faults: Sequence[Fault] = ()
+    without: Collection[str] = ()
+
+    def engine(self, image: Image, register: VersionRegister | None = None) -> Engine:
+        """Return *image* loaded, with its faults and the defences."""
+        if not self.faults:
+            return Engine(image, register=register)
+        faults = [fault.hook(image) for fault in self.faults]
+        hooks = guarded(image, faults, self.without)
+        return Engine(image, hooks=hooks, register=register)
+
+    def lines(self) -> list[str]:
+        """Return what replays the faults."""
+        return [str(fault) for fault in self.faults]
+
+
+def plan_of(specs: Sequence[str], without: Sequence[str]) -> FaultPlan:
+    """Return the plan of the options ``--fault`` and ``--without``; FirmwareError FAULT_SPEC."""
+    unknown = [name for name in without if name not in DEFENCES]
+    if unknown:
+        text = f"--without {unknown[0]}: there is {', '.join(DEFENCES) or 'no defence'}"
+        raise FirmwareError(ErrorCode.FAULT_SPEC, text)
+    return FaultPlan(faults=read_faults(specs), without=frozenset(without))
+
+
+NO_FAULTS = FaultPlan()
+
+
+def fault_lines(faults: Sequence[str], events: Sequence[FaultEvent]) -> Iterator[str]:
+    """Yield what happened, for people: the first events, counts, and what replays it."""
+    yield from (str(event) for event in events[:_SHOWN_EVENTS])
+    if len(events) > _SHOWN_EVENTS:
+        yield f"and {len(events) - _SHOWN_EVENTS} more events: use --json"
+    counts = Counter(event.outcome for event in events)
+    yield "events: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome)
+    yield "replay: " + " ".join(f"--fault {spec}" for spec in faults)
+
+
+class JobRefused(FirmwareError):
+    """A job that a defence refused: the events that led to it, and what replays them."""
+
+    def __init__(self, error: AbiError, engine: Engine, plan: FaultPlan) -> None:
+        AbiError.__init__(self, error.code, error.detail)
+        self.events, self.faults = engine.log, plan.lines()
+
+    def lines(self) -> Iterator[str]:
+        """Yield for people what led to it."""
+        return fault_lines(self.faults, self.events)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the refusal for JSON."""
+        return {
+            "schema": 1,
+            "error": {"code": self.code.name.lower(), "text": str(self)},
+            "faults": self.faults,
+            "events": [event.as_dict() for event in self.events],
+        }
+
+
+def survived(
+    engine: Engine, arrays: Mapping[str, NDArray[Any]], plan: FaultPlan
+) -> dict[str, NDArray[Any]]:
+    """Return the outputs; JobRefused where a run with faults is refused."""
+    try:
+        return engine.run(arrays)
+    except AbiError as error:
+        if not plan.faults:
+            raise
+        raise JobRefused(error, engine, plan) from error
