@@ -7,14 +7,12 @@ way: through the same layout and strides, at parts whose rows do not wrap.
 
 from __future__ import annotations
 
-from npuabi.enums import DType, Unit
+from npuabi.enums import DType
 from npuabi.records import NO_TENSOR, TensorDescriptor
 from npufw.memory import geometry_of
 from npufw.sanitize_findings import OUTPUT, Access, Findings, Kind
 
 __all__ = ["Views", "values_differ"]
-
-_DMA = (Unit.DMA_IN, Unit.DMA_OUT)
 
 
 class Views:
@@ -50,10 +48,11 @@ class Views:
     def _view(self, access: Access) -> tuple[object, ...]:
         """Return what is the same for the TOAs that must see a tensor alike.
 
-        For a DMA that is the slot at its other side too: an op may read a tensor in two ways.
+        That is what they write, too: an op may read a tensor in two ways, as a product of a tensor
+        with itself does.
         """
         toa, record = self._image.steps[access.position].toa, self._tensors[access.tensor]
-        slot = self._tensors[toa.tensors[OUTPUT]].symbol if toa.unit in _DMA else None
+        slot = self._tensors[toa.tensors[OUTPUT]].symbol
         return toa.op, toa.opcode, access.operand, record.symbol, record.space, slot
 
     def _difference(self, one: int, other: int) -> str:

@@ -69,6 +69,21 @@ def test_moves_that_are_cut_keep_their_bits(index: int) -> None:
     assert len(cut) > 4, kind
 
 
+@pytest.mark.parametrize("precision", ["int8", "int16", "fp16"])
+def test_a_transpose_of_rows_is_cut_where_whole_rows_go(precision: str) -> None:
+    """What a product reads as rows lies plainly; DMA loads whole rows of that."""
+    text = """graph @g(%x: tensor<1x12x10x8xf32>) {
+      %r = reshape(%x) {shape = [1, 12, 8, 10]}
+      %t = transpose(%x) {perm = [0, 1, 3, 2]}
+      %u = transpose(%x) {perm = [0, 3, 2, 1]}
+      %m = matmul(%r, %x)
+      return %t, %u, %m
+    }"""
+    for limit in (6, 7, 8, 12):
+        found = built(text, precision=precision, target="tiny", level=1, sram_limit_kib=limit)
+        assert differing(found) == {}
+
+
 SHUFFLES = [
     # a shuffle of channels; windows of a picture; dims of 1 in the way
     """graph @g(%x: tensor<2x12x4x5xf32>) {

@@ -49,6 +49,22 @@ def test_nothing_is_found_in_any_precision(model: str, precision: str) -> None:
     assert list(sanitize(image_of(model, precision=precision)).lines()) == []
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_an_op_may_read_one_tensor_in_two_ways(precision: str, tmp_path: Path) -> None:
+    graph = tmp_path / "product.txt"
+    graph.write_text(
+        """graph @g(%x: tensor<1x17x14x1xf32>) {
+          %r = relu(%x)
+          %t = reshape(%r) {shape = [1, 17, 1, 14]}
+          %y = matmul(%t, %r)
+          return %y
+        }""",
+        encoding="utf-8",
+    )
+    made = npuc.compile(graph, target="tiny", precision=precision, calibrate="random", level=1)
+    assert list(sanitize(boot(made.blob, made.target)).lines()) == []
+
+
 def test_the_command_names_both_descriptors_their_ops_and_lines(tmp_path: Path) -> None:
     race = next(m for m in MUTATIONS if m.name == "dependency dropped")
     (plant,) = planted(race, image_of("digits"), Random(4), 1)

@@ -341,10 +341,19 @@ def _copy_grain(task: Task, channels: int) -> Grain:
 
 
 def _transpose_grain(task: Task, channels: int) -> Grain:
-    """Whole bricks of the output, and of the input where its channels go to."""
-    sizes = [1, channels, 1, LANES]
-    place = task.attributes["pads"].index(1)
-    sizes[place] = max(sizes[place], LANES)
+    """Whole bricks of the output, and of the input where its channels go to.
+
+    Of an input in a plain layout whole rows, and in nhwc all channels, where these go to: DMA
+    loads no less (regions.py).
+    """
+    sizes, dims = [1, channels, 1, LANES], task.output.tensor.dims
+    places = [task.attributes["pads"].index(dim) for dim in range(4)]
+    layout = task.inputs[0].tensor.layout
+    sizes[places[1]] = max(sizes[places[1]], LANES)
+    if layout is not Layout.NCHW16C:
+        sizes[places[3]] = dims[places[3]]
+    if layout is Layout.NHWC:
+        sizes[places[1]] = dims[places[1]]
     batch, channels, rows, columns = sizes
     return Grain(channels, rows, columns, batch)
 
