@@ -62,7 +62,8 @@ def telling_refusals(*, as_json: bool, err: bool) -> Iterator[None]:
 def faults(name: str | None, as_json: bool) -> None:
     """List the faults that --fault takes.
 
-    With MODEL its fields, too. A TOML file holds a table [[fault]] for each fault, with its model and fields.
+    With MODEL its fields, too. A TOML file holds a table [[fault]] for each fault, with its model
+    and fields.
 
     \b
     Examples:

@@ -45,11 +45,7 @@ def test_each_pass_over_a_model_leaves_a_fixed_point_of_print_and_parse(model: s
     assert set(check.seen) == {p.NAME for p in PIPELINE} - skip
 
 
-_F16 = pytest.mark.xfail(reason="calibrate puts parameters on an f16, which graph text refuses")
-_SEEDS = [0, pytest.param(1, marks=_F16), *range(2, 12)]
-
-
-@pytest.mark.parametrize("seed", _SEEDS, ids="seed-{}".format)
+@pytest.mark.parametrize("seed", range(12), ids="seed-{}".format)
 def test_each_pass_over_a_random_graph_leaves_one_with_all_its_numbers(seed: int) -> None:
     case = built(seed, ops=4).case
     check = _Checker(Path(), elide=None, skip=frozenset())

@@ -28,6 +28,7 @@ _RANGES = {
     DType.I32: (-(1 << 31), (1 << 31) - 1),
     # A float value whose int8 parameters are chosen already: frozen or calibrated.
     DType.F32: (-128, 127),
+    DType.F16: (-128, 127),
 }
 _BUFFER_INTEGERS = ("lane", "bank", "offset")
 
@@ -148,7 +149,7 @@ def _dim(text: str, index: int, column: int) -> int | None:
 
 def _quant(text: QuantText, tensor: TensorType) -> Quant:
     if tensor.dtype not in _RANGES:
-        raise Issue(text.column, f"{tensor.dtype.text} is not quantised, only integers and f32 are")
+        raise Issue(text.column, f"{tensor.dtype.text} takes no scale and zero point")
     fields = _quant_fields(text)
     axis = fields.get("axis")
     if axis is None:
