@@ -169,15 +169,17 @@ def stated_tables(raw: bytes, size: int) -> list[bytes]:
     For a blob of any version: what other sections there are, and how they lie, is not looked at.
     Raises AbiError: BAD_MAGIC, BAD_LENGTH, BAD_CONTAINER_VERSION, BAD_SECTION_TABLE.
     """
-    count = _file_header(raw).section_count
-    found = []
-    for start in range(FileHeader.SIZE, _head_bytes(count), SectionEntry.SIZE):
-        raw_entry = raw[start : start + SectionEntry.SIZE]
-        entry = np.frombuffer(raw_entry, SectionEntry.DTYPE)[0]
-        if entry["kind"] in (Section.TABLE_A, Section.TABLE_B) and sealed(raw_entry):
-            offset = int(entry["offset"])
-            found.append(raw[offset : offset + size])
-    return [head for head in found if len(head) == size]
+    end = _head_bytes(_file_header(raw).section_count)
+    table = raw[FileHeader.SIZE : end]
+    rows = np.frombuffer(table, SectionEntry.DTYPE)
+    tables = (rows["kind"] == Section.TABLE_A) | (rows["kind"] == Section.TABLE_B)
+    starts = [
+        int(rows["offset"][i])
+        for i in np.flatnonzero(tables)
+        if sealed(table[i * SectionEntry.SIZE : (i + 1) * SectionEntry.SIZE])
+    ]
+    heads = [raw[start : start + size] for start in starts]
+    return [head for head in heads if len(head) == size]
 
 
 def _file_header(raw: bytes) -> FileHeader:

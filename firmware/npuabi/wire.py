@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum, IntFlag
 from functools import cache
+from itertools import islice
 from operator import attrgetter
+from struct import Struct
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import construct as c
@@ -205,10 +207,22 @@ def record(*, size: int) -> Callable[[type[R]], type[R]]:
         made.SIZE = int(made.LAYOUT.sizeof())
         if size != made.SIZE:
             raise TypeError(f"{cls.__name__} is {made.SIZE} bytes, the ABI says {size}")
+        made._PACKED = Struct("<" + "".join(map(_packed, made.FIELDS.values())))
         made.DTYPE = np.dtype([(n, w.numpy, *_shape(w)) for n, w in made.FIELDS.items()])
         return made
 
     return decorate
+
+
+def _packed(wire: Field) -> str:
+    """Return the field in the language of Python's struct, for decoding one record at a time."""
+    if wire.role in ("chars", "reserved"):
+        return f"{wire.count}s"
+    kind = np.dtype(wire.numpy)
+    return f"{wire.count}{'f' if kind.kind == 'f' else _INTEGERS[kind.kind][kind.itemsize]}"
+
+
+_INTEGERS = {"u": {1: "B", 2: "H", 4: "I", 8: "Q"}, "i": {1: "b", 2: "h", 4: "i"}}
 
 
 def _shape(wire: Field) -> tuple[tuple[int], ...]:
@@ -223,6 +237,7 @@ class Record:
     DTYPE: ClassVar[np.dtype[Any]]
     FIELDS: ClassVar[dict[str, Field]]
     LAYOUT: ClassVar[Any]
+    _PACKED: ClassVar[Struct]
 
     def encode(self) -> bytes:
         """Return the record's bytes, with its CRC computed."""
@@ -249,8 +264,14 @@ class Record:
             raise AbiError(ErrorCode.SHORT_RECORD, text)
         if "crc" in cls.FIELDS and not sealed(raw):
             raise AbiError(ErrorCode.RECORD_CRC, f"{cls.__name__}: CRC does not match")
-        parsed = cls.LAYOUT.parse(raw)
-        return cls(**{name: cls._lift(name, parsed[name]) for name in cls.FIELDS})
+        values = iter(cls._PACKED.unpack(raw))
+        parsed = {
+            name: tuple(islice(values, wire.count))
+            if wire.count > 1 and wire.role == "value"
+            else next(values)
+            for name, wire in cls.FIELDS.items()
+        }
+        return cls(**{name: cls._lift(name, value) for name, value in parsed.items()})
 
     @classmethod
     def encode_many(cls, records: Sequence[Self]) -> bytes:
@@ -274,12 +295,10 @@ class Record:
             text = f"{len(raw)} bytes are no whole number of {cls.SIZE}-byte {cls.__name__}s"
             raise AbiError(ErrorCode.SHORT_RECORD, text)
         rows = np.frombuffer(raw, dtype=cls.DTYPE)
-        columns = {n: rows[n].tolist() for n, w in cls.FIELDS.items() if w.role != "reserved"}
         cls._check_reserved(raw)
-        lifted = {n: [cls._lift(n, v) for v in values] for n, values in columns.items()}
-        return [
-            cls(**dict(zip(lifted, row, strict=True))) for row in zip(*lifted.values(), strict=True)
-        ]
+        names = [n for n, w in cls.FIELDS.items() if w.role != "reserved"]
+        columns = [cls._lift_column(name, rows[name].tolist()) for name in names]
+        return [cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
     @classmethod
     def _check_reserved(cls, raw: bytes | memoryview) -> None:
@@ -295,6 +314,18 @@ class Record:
         for name, wire in cls.FIELDS.items():
             yield offset, name, wire
             offset += wire.size
+
+    @classmethod
+    def _lift_column(cls, name: str, values: list[Any]) -> list[Any]:
+        """Return a field's values as ``_lift`` makes them; most kinds need nothing done."""
+        wire = cls.FIELDS[name]
+        if wire.enum is None and wire.role in ("value", "crc") and wire.ctype != "float":
+            return list(map(tuple, values)) if wire.count > 1 else values
+        if wire.enum is not None and not issubclass(wire.enum, IntFlag):
+            members = _members(wire.enum)
+            if all(value in members for value in values):
+                return [members[value] for value in values]
+        return [cls._lift(name, value) for value in values]
 
     @classmethod
     def _lift(cls, name: str, value: Any) -> Any:
