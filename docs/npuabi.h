@@ -294,7 +294,7 @@ struct npu_table_header {
     uint16_t row_pitch; /* bytes that its rows in DDR are multiples of */
     uint16_t vector_lanes; /* int8 lanes of its vector unit */
     uint8_t pad[12]; /* zero */
-    uint32_t table_crc; /* CRC-32 of all records that follow */
+    uint32_t table_crc; /* CRC-32 of all records that follow, each without its own CRC */
     uint32_t crc; /* CRC-32 of bytes 0..123 */
 };
 

@@ -8,7 +8,6 @@ checks.py. Records of an older version are put into our layouts before they are 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -52,7 +51,7 @@ from npuabi.records import (
 )
 from npuabi.schemas import Schema, own_schema, translated
 from npuabi.sections import Part, join_sections, split_sections, stated_tables, verify_section
-from npuabi.tables import Copy, Damage, heal, newest_header, stated_header
+from npuabi.tables import Copy, Damage, heal, newest_header, stated_header, table_crc
 from npuabi.target import Target
 from npuabi.wire import Record, sealed
 
@@ -120,7 +119,9 @@ def _table(program: Program, schema: Schema) -> bytes:
     records = translated(
         TensorDescriptor.encode_many(program.tensors), TensorDescriptor.__name__, own, schema
     ) + translated(Toa.encode_many(program.toas), Toa.__name__, own, schema)
-    return replace(program.header, table_crc=zlib.crc32(records)).encode() + records
+    version = (program.header.abi_major, program.header.abi_minor)
+    crc = table_crc(records, version)
+    return replace(program.header, table_crc=crc).encode() + records
 
 
 def read_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Loaded:

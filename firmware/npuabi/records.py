@@ -122,7 +122,7 @@ class TableHeader(Record):
     row_pitch: int = u16("bytes that its rows in DDR are multiples of")
     vector_lanes: int = u16("int8 lanes of its vector unit")
     pad: bytes = reserved(12)
-    table_crc: int = u32("CRC-32 of all records that follow")
+    table_crc: int = u32("CRC-32 of all records that follow, each without its own CRC")
     crc: int = crc32("CRC-32 of bytes 0..123")
 
 

@@ -28,14 +28,16 @@ from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.program import TABLE_MAGIC, TABLE_VALID
 from npuabi.records import TableHeader, TensorDescriptor
+from npuabi.schemas import Version
 from npuabi.sections import Part
 from npuabi.wire import sealed
 
-__all__ = ["Copy", "Damage", "heal", "newest_header", "stated_header"]
+__all__ = ["Copy", "Damage", "heal", "newest_header", "stated_header", "table_crc"]
 
 _HEAD = TableHeader.SIZE
 _RECORD = TensorDescriptor.SIZE
 _HALF_RANGE = 1 << 31
+_BODIES_SINCE: Version = (0, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class Copy:
         start = _HEAD + index * _RECORD
         return self.span[start : start + _RECORD]
 
+    @property
+    def version(self) -> Version:
+        """The ABI version that the header states."""
+        return self.field("abi_major"), self.field("abi_minor")
+
     def field(self, name: str) -> int:
         """Return a number of the header without decoding the rest."""
         return int(np.frombuffer(self.header, TableHeader.DTYPE)[0][name])
@@ -98,7 +105,7 @@ class Copy:
         """Whether the count fits and each record and all together have their CRC."""
         return (
             self.field("tensor_count") + self.field("toa_count") == self.count
-            and zlib.crc32(self.span[_HEAD : self.length]) == self.field("table_crc")
+            and table_crc(self.span[_HEAD : self.length], self.version) == self.field("table_crc")
             and all(sealed(self.record(i)) for i in range(self.count))
         )
 
@@ -112,6 +119,18 @@ class Copy:
             and self.records_hold
             and padding.count(0xFF) == len(padding)
         )
+
+
+def table_crc(records: bytes, version: Version) -> int:
+    """Return the CRC-32 over all *records* of a table, by the rule of its ABI *version*.
+
+    Bytes that end in their own CRC-32 add the same to a further CRC-32, whatever they are: so a sum
+    over whole records, as in 0.1, does not see one that stands for another. Since 0.2 each record
+    counts without its CRC.
+    """
+    if version < _BODIES_SINCE:
+        return zlib.crc32(records)
+    return zlib.crc32(np.frombuffer(records, np.uint8).reshape(-1, _RECORD)[:, :-4].tobytes())
 
 
 def stated_header(heads: Sequence[bytes]) -> bytes | None:
@@ -192,7 +211,7 @@ def _salvage(copies: Sequence[Copy]) -> bytes:
     if lead.field("tensor_count") + lead.field("toa_count") != lead.count:
         raise AbiError(ErrorCode.BAD_COUNT, f"the table header's counts do not give {lead.count}")
     records = b"".join(_intact(copies, index) for index in range(lead.count))
-    if zlib.crc32(records) != lead.field("table_crc"):
+    if table_crc(records, lead.version) != lead.field("table_crc"):
         raise AbiError(ErrorCode.TABLE_CRC, "the healed table does not have its CRC")
     taken = (lead.header + records).ljust(len(lead.span), b"\xff")
     if zlib.crc32(taken) not in [copy.crc for copy in copies]:

@@ -121,7 +121,8 @@ def misread(raw: bytes, schema: Schema, target: Target) -> Loaded:
     """
     loaded = read_blob(raw, target=target, abi=device_abi(VERSIONS[-1]))
     header = loaded.program.header
-    table = bytes(split_sections(raw)[Section.TABLE_A].content)[TableHeader.SIZE :]
+    kinds = schema_of(loaded.version).sections
+    table = bytes(split_sections(raw, kinds)[Section.TABLE_A].content)[TableHeader.SIZE :]
     middle = header.tensor_count * TensorDescriptor.SIZE
     own = own_schema()
     tensors = translated(table[:middle], TensorDescriptor.__name__, schema, own)

@@ -13,8 +13,8 @@ from npuabi.container import Program
 from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.records import TableHeader, TensorDescriptor, Toa
-from npuabi.tables import Copy, heal, newest_header
-from npuabi.wire import seal
+from npuabi.tables import Copy, heal, newest_header, table_crc
+from npuabi.wire import seal, sealed
 
 Build = Callable[[int, int, int], Program]
 A, B = Section.TABLE_A, Section.TABLE_B
@@ -25,7 +25,7 @@ def table(program: Program, *, generation: int = 1, **changes: Any) -> bytes:
     """Return one copy's span."""
     records = TensorDescriptor.encode_many(program.tensors) + Toa.encode_many(program.toas)
     header = replace(
-        program.header, table_crc=zlib.crc32(records), generation=generation, **changes
+        program.header, table_crc=table_crc(records, (0, 2)), generation=generation, **changes
     )
     raw = header.encode() + records
     return raw.ljust(-(-len(raw) // SECTOR) * SECTOR, b"\xff")
@@ -102,15 +102,20 @@ def test_damage_in_different_places_of_both_copies_heals(build: Build) -> None:
             assert [d.copy for d in damages] == [A, B]
 
 
-def test_the_five_bit_pattern_passes_every_crc_but_not_the_comparison(build: Build) -> None:
-    # It is a multiple of the polynomial, so record, table and section CRC all miss it.
+def test_the_five_bit_pattern_passes_its_record_crc_but_not_the_tables(build: Build) -> None:
+    # It is a multiple of the polynomial, so record and section CRC miss it; one of its bits lies in
+    # the record's CRC, which the table CRC leaves out.
     program = build(3, 2, 0)
     span = table(program)
     at = 8 * (HEAD + 64)
     pattern = [at + 8 * b + i for b, i in ((26, 3), (44, 4), (49, 2), (52, 6), (63, 7))]
     bad = copy(A, flip(span, *pattern), span, program)
-    assert bad.whole
-    assert refused(bad, copy(B, span, span, program)) is ErrorCode.COPIES_DISAGREE
+    assert sealed(bad.record(1))
+    assert zlib.crc32(bad.span) == bad.crc
+    assert not bad.whole
+    taken, (damage,) = heal(bad, copy(B, span, span, program))
+    assert taken == span
+    assert damage.index == 1
 
 
 def test_the_newer_of_two_whole_generations_is_taken(build: Build) -> None:
@@ -189,6 +194,25 @@ def test_a_wrong_table_crc_is_refused(build: Build) -> None:
     span = replace(header, table_crc=header.table_crc ^ 1).encode() + span[HEAD:]
     pair = copy(A, span, span, program), copy(B, span, span, program)
     assert refused(*pair) is ErrorCode.TABLE_CRC
+
+
+@pytest.mark.parametrize("version", [(0, 1), (0, 2)])
+def test_a_record_in_the_place_of_another_is_refused_since_0_2(
+    build: Build, version: tuple[int, int]
+) -> None:
+    program = build(3, 2, 0)
+    made = table(program)
+    records = made[HEAD : HEAD + 64 * 5]
+    swapped = records[64:128] + records[:64] + records[128:]
+    assert zlib.crc32(swapped) == zlib.crc32(records), "sealed records all add the same"
+    minor, crc = version[1], table_crc(records, version)
+    head = replace(TableHeader.decode(made[:HEAD]), abi_minor=minor, table_crc=crc).encode()
+    span = head + swapped + made[HEAD + 64 * 5 :]
+    pair = copy(A, span, span, program), copy(B, span, span, program)
+    if version == (0, 1):
+        assert heal(*pair)[0] == span
+    else:
+        assert refused(*pair) is ErrorCode.TABLE_CRC
 
 
 def test_a_wrong_crc_in_the_section_entry_is_an_event_when_the_twin_is_whole(build: Build) -> None:
