@@ -28,12 +28,16 @@ BANDS_SINCE: Version = (0, 2)
 
 @dataclass(frozen=True, kw_only=True)
 class Migrated:
-    """The blob made, the versions it came from and has, and what was healed while reading."""
+    """The blob made, the versions it came from and has, and what was healed while reading.
+
+    ``unsigned`` says that a signature was dropped, which held for the old layouts only.
+    """
 
     blob: bytes
     before: Version
     after: Version
     events: tuple[Event, ...]
+    unsigned: bool
 
 
 def migrate(
@@ -65,12 +69,21 @@ def migrate(
     )
     schema = abi.schemas[after]
     program = replace(loaded.program, header=header)
+    if after != loaded.version:
+        # What was signed are the bytes in the layouts of their version.
+        program = replace(program, signatures=())
     if Section.BANDS not in schema.sections:
         program = _untimed(program)
     elif loaded.version < BANDS_SINCE:
         program = _timed(program, target)
     blob = write_blob_as(program, schema)
-    return Migrated(blob=blob, before=loaded.version, after=after, events=loaded.events)
+    return Migrated(
+        blob=blob,
+        before=loaded.version,
+        after=after,
+        events=loaded.events,
+        unsigned=len(program.signatures) < len(loaded.program.signatures),
+    )
 
 
 def _untimed(program: Program) -> Program:

@@ -107,6 +107,8 @@ def migrate(
     made = migrated(raw, device_of(raw, target), version)
     for event in made.events:
         click.echo(f"healed: {event.text} ({event.code.name.lower()})", err=True)
+    if made.unsigned:
+        click.echo("note: the signature is dropped: compile again with --sign", err=True)
     write_atomically(output, made.blob)
     before, after = (f"{major}.{minor}" for major, minor in (made.before, made.after))
     if as_json:

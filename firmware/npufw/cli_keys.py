@@ -15,10 +15,11 @@ __all__ = ["keygen"]
 @click.argument("key", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def keygen(key: str, as_json: bool) -> None:
-    """Make a signing key: KEY, readable by you alone, and KEY.pub; print the hash to fuse.
+    """Make a signing key, KEY and KEY.pub; print the hash to fuse.
 
-    A file of that name is never overwritten: a lost key cannot be made again. KEY signs blobs with
-    "npuc compile --sign KEY"; a device takes those alone in whose eFuse its hash is blown.
+    KEY is readable by you alone. A file of its name is never overwritten: a lost key cannot be made
+    again. KEY signs blobs with "npuc compile --sign KEY"; a device takes those alone in whose eFuse
+    its hash is blown.
 
     \b
     Examples:

@@ -94,3 +94,13 @@ def test_a_key_that_is_none_is_refused_before_anything_is_written(tmp_path: Path
         assert words in result.stderr
     assert run("npuc", "compile", text, "--security-version", "1").exit_code == 2
     assert not blob.exists()
+
+
+def test_a_blob_put_into_another_version_says_that_it_lost_its_signature(
+    tmp_path: Path, key: Path
+) -> None:
+    old = tmp_path / "old.bin"
+    result = run("npufw", "migrate", signed(tmp_path, key), "-o", old, "--to", "0.1")
+    assert result.exit_code == 0
+    assert "note: the signature is dropped" in result.stderr
+    assert run("npufw", "selftest", old).exit_code == 0
