@@ -1,6 +1,6 @@
 """Whether every model gives the same numbers at every level: ``make check-all``.
 
-``python -m tools.check_models [--short] [MODEL ...]``. For each model and precision the quantised
+``python -m tools.check_models [--short] [--precision P] [MODEL ...]``. For each model and precision the quantised
 graph's reference is computed once; then each -O level and target must give its numbers, tensor by
 tensor, from the tasks (L3) and from the blob (L4), in which the sanitizer must find nothing.
 --short leaves out models of 50 million MACs and more, the float precisions, and most pairs of level
@@ -126,12 +126,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", help="names of models; all of them if none is given")
     parser.add_argument("--short", action="store_true", help="small models, few pairs")
+    parser.add_argument("--precision", action="append", choices=list(ALL), help="only these")
     chosen = parser.parse_args()
     bad = 0
     for path in models(MOST_MACS if chosen.short else None):
         if chosen.models and path.stem not in chosen.models:
             continue
         for precision, pairs in (SHORT if chosen.short else ALL).items():
+            if chosen.precision and precision not in chosen.precision:
+                continue
             start = time.monotonic()
             for finding in check_model(path, precision, pairs):
                 print(f"{finding} ({time.monotonic() - start:.1f} s)", flush=True)

@@ -41,6 +41,8 @@ def calibration_samples(
     """
     if isinstance(given, Mapping):
         return given
+    if given == "":
+        raise CompileError.at(graph.location, "--calibrate '' names no file")
     if given is not None and str(given) == "random":
         return _random(graph, context)
     try:

@@ -20,7 +20,7 @@ from npuabi.errors import ErrorCode
 from npuabi.images import image_files, is_image, read_images
 from npuabi.npz import NpzError, read_arrays
 from npuabi.preprocess import ImageError, Preprocess
-from npuabi.sections import MAX_BLOB_BYTES
+from npuabi.sections import BLOB_MAGIC, MAX_BLOB_BYTES
 from npufw.errors import FirmwareError
 
 __all__ = ["named_arrays", "npz_bytes", "read_blob_file", "read_file", "read_inputs"]
@@ -33,9 +33,14 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def read_blob_file(path: str) -> bytes:
     """Return the bytes of *path*, or of standard input for ``-``. Raises OSError.
 
-    No more is read than a blob may have and one byte, by which boot sees that it is too long.
+    No more is read than a blob may have and one byte, by which boot sees that it is too long; of
+    what does not begin as a blob no more than that shows.
     """
-    return read_file(path, MAX_BLOB_BYTES)
+    if path == "-":
+        return read_file(path, MAX_BLOB_BYTES)
+    with Path(path).open("rb") as stream:
+        head = stream.read(len(BLOB_MAGIC))
+        return head + stream.read(MAX_BLOB_BYTES + 1 - len(head)) if head == BLOB_MAGIC else head
 
 
 def read_file(path: str, limit: int) -> bytes:
@@ -61,6 +66,8 @@ def read_inputs(
     found: dict[str, NDArray[Any]] = {}
     for option in options:
         name, equals, path = option.partition("=")
+        if not (path if equals else option):
+            raise FirmwareError(ErrorCode.INPUT_FILE, f"--input {option!r} names no file")
         named = bool(equals) and (name in names or not Path(option).exists())
         held = _arrays(path if named else option, recipe)
         arrays = _one(name, path, held) if named else named_arrays(held, names, option)

@@ -279,3 +279,13 @@ def test_explain_says_what_a_code_means_and_lists_all() -> None:
     missing = npufw("explain", "schema_hsah")
     assert missing.exit_code == 1
     assert "did you mean schema_hash" in missing.stderr
+
+
+def test_no_more_is_read_of_what_does_not_begin_as_a_blob() -> None:
+    """/dev/zero never ends."""
+    assert "a blob begins with" in refused("run", "/dev/zero")
+
+
+def test_an_empty_name_is_no_input(blob: Path) -> None:
+    for option in ("", "x="):
+        assert "names no file" in refused("run", blob, "--input", option)
