@@ -1,8 +1,9 @@
 """Whether every model gives the same numbers at every level: ``make check-all``.
 
-``python -m tools.check_models [--short] [--precision P] [MODEL ...]``. For each model and precision the quantised
-graph's reference is computed once; then each -O level and target must give its numbers, tensor by
-tensor, from the tasks (L3) and from the blob (L4), in which the sanitizer must find nothing.
+``python -m tools.check_models [--short] [--precision P] [MODEL ...]``. For each model and precision
+the quantised graph's reference is computed once; then each -O level and target must give its
+numbers, tensor by tensor, from the tasks (L3) and from the blob (L4), in which the sanitizer must
+find nothing.
 --short leaves out models of 50 million MACs and more, the float precisions, and most pairs of level
 and target. A target that a model does not fit is said so.
 """

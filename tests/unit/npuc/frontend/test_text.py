@@ -74,7 +74,9 @@ ONE_LINE = {
     "%y = relu(%x) : tensor<1x4xf64>": "2:28: 'f64' is no element type",
     "%y = relu(%x) : tensor<1x1x1x1x1x1x1x1x1xf32>": "2:24: a tensor has at most 8 dims, got 9",
     "%y = relu(%x) : tensor<65536x65536xf32>": "2:24: tensor<65536x65536xf32> has 4294967296 el",
-    "%y = relu(%x) : tensor<1x4xi64, q<scale = 1.0, zp = 0>>": "2:33: i64 takes no scale and zero point",
+    "%y = relu(%x) : tensor<1x4xi64, q<scale = 1.0, zp = 0>>": (
+        "2:33: i64 takes no scale and zero point"
+    ),
     "%y = relu(%x) : tensor<1x4xi8, q<scale = 0.0, zp = 0>>": "2:42: a scale is a finite number",
     "%y = relu(%x) : tensor<1x4xi8, q<scale = -1.0, zp = 0>>": "2:42: a scale is a finite",
     "%y = relu(%x) : tensor<1x4xi8, q<scale = inf, zp = 0>>": "2:42: a scale is a finite number",
