@@ -207,11 +207,19 @@ def record(*, size: int) -> Callable[[type[R]], type[R]]:
         made.SIZE = int(made.LAYOUT.sizeof())
         if size != made.SIZE:
             raise TypeError(f"{cls.__name__} is {made.SIZE} bytes, the ABI says {size}")
+        made._PLACED = tuple(_placed(made.FIELDS))
         made._PACKED = Struct("<" + "".join(map(_packed, made.FIELDS.values())))
         made.DTYPE = np.dtype([(n, w.numpy, *_shape(w)) for n, w in made.FIELDS.items()])
         return made
 
     return decorate
+
+
+def _placed(fields: dict[str, Field]) -> Iterator[tuple[int, str, Field]]:
+    offset = 0
+    for name, wire in fields.items():
+        yield offset, name, wire
+        offset += wire.size
 
 
 def _packed(wire: Field) -> str:
@@ -238,6 +246,7 @@ class Record:
     FIELDS: ClassVar[dict[str, Field]]
     LAYOUT: ClassVar[Any]
     _PACKED: ClassVar[Struct]
+    _PLACED: ClassVar[tuple[tuple[int, str, Field], ...]]
 
     def encode(self) -> bytes:
         """Return the record's bytes, with its CRC computed."""
@@ -294,6 +303,8 @@ class Record:
         if len(raw) % cls.SIZE:
             text = f"{len(raw)} bytes are no whole number of {cls.SIZE}-byte {cls.__name__}s"
             raise AbiError(ErrorCode.SHORT_RECORD, text)
+        if not raw:
+            return []
         rows = np.frombuffer(raw, dtype=cls.DTYPE)
         cls._check_reserved(raw)
         names = [n for n, w in cls.FIELDS.items() if w.role != "reserved"]
@@ -310,10 +321,7 @@ class Record:
     @classmethod
     def rows(cls) -> Iterator[tuple[int, str, Field]]:
         """Yield (offset, name, field) in wire order."""
-        offset = 0
-        for name, wire in cls.FIELDS.items():
-            yield offset, name, wire
-            offset += wire.size
+        yield from cls._PLACED
 
     @classmethod
     def _lift_column(cls, name: str, values: list[Any]) -> list[Any]:

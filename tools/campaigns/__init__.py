@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tools.campaigns import memory
+from tools.campaigns import fuzz_blob, fuzz_text, memory
 from tools.campaigns.base import Campaign
 
 __all__ = ["CAMPAIGNS"]
 
-CAMPAIGNS: tuple[Campaign, ...] = (memory.WEEK, memory.TRACE_CAMPAIGN, memory.THREADS)
+CAMPAIGNS: tuple[Campaign, ...] = (
+    memory.WEEK,
+    memory.TRACE_CAMPAIGN,
+    memory.THREADS,
+    fuzz_blob.FUZZ_BLOB,
+    fuzz_text.FUZZ_TEXT,
+)

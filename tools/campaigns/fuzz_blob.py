@@ -302,7 +302,7 @@ def _run(ids: Sequence[int], progress: Progress) -> Tally:
 FUZZ_BLOB = Campaign(
     name="fuzz-blob",
     title="blobs with flipped bits, cuts, splices and odd lengths, half of them with new CRCs",
-    short=1_000,
+    short=10_000,
     long=1_000_000,
     run=_run,
     group="fuzz",
