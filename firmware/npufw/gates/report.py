@@ -9,6 +9,22 @@ from npufw.gates.base import Figures, Gate, Shown
 __all__ = ["print_gate"]
 
 _WIDTH = 10
+_UNITS = {
+    "bytes": "bytes",
+    "c": "degC",
+    "cycles": "cycles",
+    "hours": "h",
+    "mib": "MiB",
+    "ms": "ms",
+    "ns": "ns",
+    "percent": "%",
+    "points": "points",
+    "ratio": "x",
+    "s": "s",
+    "share": "%",
+    "us": "us",
+}
+"""How a figure's unit is written, by the last word of its key."""
 
 
 def print_gate(gate: Gate, shown: Shown) -> None:
@@ -23,8 +39,19 @@ def print_gate(gate: Gate, shown: Shown) -> None:
 
 
 def _figures(name: str, figures: Figures) -> None:
-    parts = [f"{key.replace('_', ' ')} {_number(value)}" for key, value in figures.items()]
+    parts = [_figure(key, value) for key, value in figures.items()]
     click.echo(f"  {name:{_WIDTH}} {', '.join(parts) if parts else 'nothing'}")
+
+
+def _figure(key: str, value: int | float | str) -> str:
+    """Return a figure in words; the unit is the key's last word."""
+    *words, last = key.split("_")
+    if isinstance(value, str) or not words or last not in _UNITS:
+        return f"{key.replace('_', ' ')} {_number(value)}"
+    name = " ".join(words)
+    if last == "share":
+        return f"{name} {_number(value * 100)} %"
+    return f"{name} {_number(value)} {_UNITS[last]}"
 
 
 def _number(value: int | float | str) -> str:
