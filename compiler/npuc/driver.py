@@ -30,7 +30,7 @@ from npuc.passes.context import PassContext
 from npuc.passes.manager import After, PassManager, PassTime
 from npuc.passes.plan_memory import ArenaPlan
 from npuc.passes.precision import set_precisions
-from npuc.plans import best_plan
+from npuc.plans import Plan, best_plan
 from npuc.samples import calibration_samples
 
 __all__ = ["Compilation", "Options", "compile", "compile_quantised", "context_of"]
@@ -157,31 +157,7 @@ def compile_quantised(
     if answer is None:
         exact = precision in (Precision.INT8, Precision.INT16)
         answer = answer_of(graph, context.rounding, exact=exact)
-    record, constants = answer.within(best.constants)
-    header = table_header(
-        target=context.target,
-        tensors=best.emitted.tensors,
-        toas=best.emitted.toas,
-        constants=constants,
-        arena_bytes=best.arena.size,
-        macs=sum(s.macs for s in best.emitted.sources),
-        cycles=best.timeline.cycles,
-        rounding=context.rounding,
-        precision=precision,
-    )
-    program = Program(
-        header=header,
-        tensors=best.emitted.tensors,
-        toas=best.emitted.toas,
-        ring=tuple(range(len(best.emitted.toas))),
-        constants=constants,
-        interface=best.emitted.interface,
-        sources=best.emitted.sources,
-        symbols=best.emitted.symbols,
-        known_answer=record,
-        states=best.emitted.states,
-        bands=band_sets(context.target),
-    )
+    program = _program(best, context, precision, answer)
     try:
         blob = write_blob(program)
     except AbiError as error:
@@ -199,6 +175,36 @@ def compile_quantised(
         notes=tuple(context.notes),
         passes=tuple(best.times),
         compile_s=time.perf_counter() - start,
+    )
+
+
+def _program(best: Plan, context: PassContext, precision: Precision, answer: Answer) -> Program:
+    """Return the program of a plan, its known answer beside the constants."""
+    emitted = best.emitted
+    record, constants = answer.within(best.constants)
+    header = table_header(
+        target=context.target,
+        tensors=emitted.tensors,
+        toas=emitted.toas,
+        constants=constants,
+        arena_bytes=best.arena.size,
+        macs=sum(s.macs for s in emitted.sources),
+        cycles=best.timeline.cycles,
+        rounding=context.rounding,
+        precision=precision,
+    )
+    return Program(
+        header=header,
+        tensors=emitted.tensors,
+        toas=emitted.toas,
+        ring=tuple(range(len(emitted.toas))),
+        constants=constants,
+        interface=emitted.interface,
+        sources=emitted.sources,
+        symbols=emitted.symbols,
+        known_answer=record,
+        states=emitted.states,
+        bands=band_sets(context.target),
     )
 
 

@@ -34,6 +34,8 @@ _HEALING = "docs/guide.md#selftest-and-healing"
 _TARGETS = "docs/machine.md#targets"
 _SIGNED = "docs/gates/6-ota.md#signatures"
 _RIPPLE = "docs/gates/2-ripple.md"
+_HEAT = "docs/gates/1-heat.md"
+_DIES = "docs/gates/7-variation.md"
 
 
 @unique
@@ -189,6 +191,29 @@ class ErrorCode(IntEnum):
     DESCRIPTOR_LOST = (0x54, "both copies of a descriptor are bad", "load the program again",
         "flips in the same record of both copies", _RIPPLE)
 
+    TOO_HOT = (0x58, "the chip is hotter than any timing set allows", "cool it before the next job",
+        "a blocked fan, a detached heat spreader, an ambient beyond the data sheet", _HEAT)
+    NO_TIMING_SET = (0x59, "no set of timing is safe at this temperature",
+        "load the program again, or migrate it to this ABI version",
+        "a blob of ABI 0.1, which has none; sets that were hit in memory", _HEAT)
+    NO_CORE = (0x5A, "no core is left that passes its known-answer test", "replace the device",
+        "every core was taken out: a supply out of its limits, or another target's firmware",
+        _HEALING)
+
+    FUSE_BLOWN = (0x70, "a fuse would have to go from 1 to 0", "use a fresh eFuse image",
+        "a die that was calibrated before; bits are blown once and for ever", _DIES)
+    FUSE_CRC = (0x71, "the eFuse image does not hold together",
+        "read it again; if it stays, the die is not to be used",
+        "a fuse that was blown late or is not read; an image of all ones; another file", _DIES)
+    FUSE_VERSION = (0x72, "the eFuse image is of a newer layout", "update the firmware",
+        "a die that a newer tester calibrated", _DIES)
+    WRONG_DIE = (0x73, "the eFuse image is another die's", "calibrate this die, or give its image",
+        "image files that were mixed up; a table that was copied from another board", _DIES)
+    FUSE_COLUMNS = (0x74, "the eFuse table is for another array", "calibrate with this target",
+        "calibrated for a target with more or fewer cores", _DIES)
+    NOT_CALIBRATED = (0x75, "the die cannot be calibrated", "discard the die",
+        "a column whose gain or offset is beyond what its code can hold", _DIES)
+
     UNSIGNED = (0x78, "the device takes signed blobs only, and this one is not",
         "sign it with the key whose hash is fused: npuc compile --sign KEY",
         "a development build on a product; a blob assembled anew from its text", _SIGNED)
@@ -208,7 +233,6 @@ class ErrorCode(IntEnum):
     NO_CRYPTOGRAPHY = (0x7D, "signatures need the cryptography package",
         "pip install 'npu-toolchain[sign]'",
         "the toolchain was installed without its extra sign", _SIGNED)
-
     OUT_OF_MEMORY = (0x80, "no piece of device memory is large enough",
         "unload a model or wait for a job to end",
         "more models or jobs at once than fit; fragmentation: much is free, but in small pieces",

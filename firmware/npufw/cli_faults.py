@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fault_options(command: F) -> F:
-    """Add ``--fault`` and ``--without`` to *command*, which takes them as one ``plan``."""
+    """Add the options of faults and defences to *command*, which takes them as one ``plan``."""
 
     @click.option(
         "--fault",
@@ -31,10 +31,24 @@ def fault_options(command: F) -> F:
         metavar="GATE",
         help='Leave out a defence, such as "ripple"; they are on where there is a fault.',
     )
+    @click.option(
+        "--temperature",
+        type=click.FloatRange(-60, 200),
+        metavar="C",
+        help="The chip has C degrees Celsius: short for --fault heat:celsius=C.",
+    )
     @wraps(command)
-    def planned(*args: Any, specs: tuple[str, ...], without: tuple[str, ...], **named: Any) -> Any:
+    def planned(
+        *args: Any,
+        specs: tuple[str, ...],
+        without: tuple[str, ...],
+        temperature: float | None,
+        **named: Any,
+    ) -> Any:
         from npufw.fault_plan import plan_of
 
+        if temperature is not None:
+            specs = (*specs, f"heat:celsius={temperature}")
         return command(*args, plan=plan_of(specs, without), **named)
 
     return cast(F, planned)

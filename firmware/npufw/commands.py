@@ -35,7 +35,10 @@ __all__ = ["EvalReport", "RunReport", "evaluate_blob", "run_blob"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """Outputs of a run and its times: ``cycles`` and ``time_ms`` modelled, for all its batches."""
+    """Outputs of a run and its times: ``cycles`` and ``time_ms`` modelled, for all its batches.
+
+    ``met`` is what faults have to report of it, such as the temperature.
+    """
 
     outputs: Mapping[str, NDArray[Any]]
     batches: int
@@ -46,6 +49,8 @@ class RunReport:
     events: tuple[FaultEvent, ...]
     faults: Sequence[str] = ()
     surcharge: Mapping[str, int] = field(default_factory=dict)
+    met: Mapping[str, Any] = field(default_factory=dict)
+    met_lines: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -63,6 +68,7 @@ class RunReport:
             "host_ms": times,
             "faults": list(self.faults),
             "surcharge": dict(self.surcharge),
+            **self.met,
             "events": [event.as_dict() for event in self.events],
         }
 
@@ -78,6 +84,7 @@ class RunReport:
         for name, cycles in self.surcharge.items():
             part = cycles / self.cycles
             yield f"{name} defence: {cycles:,} cycles more, {part:.1%}"
+        yield from self.met_lines
         if self.faults:
             yield from fault_lines(self.faults, self.events)
         runs = len(self.host_ms)
@@ -190,7 +197,13 @@ def run_blob(
         events=engine.log,
         faults=plan.lines(),
         surcharge=engine.surcharge,
+        met=_met(engine),
+        met_lines=tuple(line for hook in engine.hooks for line in hook.report_lines()),
     )
+
+
+def _met(engine: Engine) -> dict[str, Any]:
+    return {name: value for hook in engine.hooks for name, value in hook.report().items()}
 
 
 def _given(

@@ -105,6 +105,11 @@ class Engine:
         return tuple(self._machine.log)
 
     @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """Faults and defences, in the order in which they are called."""
+        return self._machine.hooks
+
+    @property
     def guarded(self) -> bool:
         """Whether there are faults and defences, so that a run may be refused."""
         return bool(self._machine.hooks)

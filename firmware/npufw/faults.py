@@ -28,7 +28,7 @@ Cycles count from the load and go on from run to run; what defences cost is coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from functools import partial
@@ -181,6 +181,14 @@ class Hook:
         in place.
         """
         return sums
+
+    def report(self) -> dict[str, Any]:
+        """Return what the runs since the load met, for JSON, under a name of its own."""
+        return {}
+
+    def report_lines(self) -> Iterator[str]:
+        """Yield the same for people."""
+        return iter(())
 
     def compared(self, machine: Machine, moment: Moment, agrees: bool) -> bool:
         """Return what the check unit says of two CRCs that do or do not agree."""
