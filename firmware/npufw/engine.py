@@ -104,6 +104,12 @@ class Engine:
         """What faults did since the load."""
         return tuple(self._machine.log)
 
+    def drain(self) -> tuple[FaultEvent, ...]:
+        """Return what the log holds, and empty it."""
+        events = self.log
+        self._machine.log.clear()
+        return events
+
     @property
     def hooks(self) -> tuple[Hook, ...]:
         """Faults and defences, in the order in which they are called."""

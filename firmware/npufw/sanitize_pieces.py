@@ -87,6 +87,16 @@ class Pieces:
         """How many pieces there are."""
         return len(self._cuts) - 1
 
+    @property
+    def bounds(self) -> Indices:
+        """Where pieces begin, those of SRAM first, and where the last one ends."""
+        return self._cuts
+
+    @property
+    def arena(self) -> int:
+        """Where among these addresses the arena begins."""
+        return self._arena
+
     def __contains__(self, tensor: int) -> bool:
         """Whether *tensor* is a tensor in use outside the constants."""
         return tensor in self._elements
