@@ -41,6 +41,7 @@ class DescriptorMemory:
     def __init__(self, program: Program, target: Target, firmware: Version) -> None:
         self._program, self._target, self._abi = program, target, abi_of(firmware)
         self.dirty: set[int] = set()
+        self._header = program.header
         self._sources: dict[int, int] = {}
 
     @cached_property
@@ -97,25 +98,33 @@ class DescriptorMemory:
                 self.write(row, copy, self._loaded[row * ROW_BYTES :][:ROW_BYTES].tobytes())
         self._sources.clear()
 
-    def header(self) -> TableHeader:
-        """Return the header as it lies there, its CRC not looked at.
+    def read_header(self) -> None:
+        """Take the header for a job as it lies there, its CRC not looked at.
 
         Raises AbiError when the firmware does not take what it says.
         """
-        raw = self.read(0) + self.read(1)
-        header = TableHeader.decode_many(raw)[0]
+        self._header = self._program.header
+        if self.dirty.isdisjoint(range(HEADER_ROWS)):
+            return
+        header = TableHeader.decode_many(self.read(0) + self.read(1))[0]
         check(header, self._target, self._abi)
         if header.arena_bytes > self._target.ddr_bytes:
             text = f"the arena has {header.arena_bytes} bytes"
             raise FirmwareError(ErrorCode.OUT_OF_DDR, text)
-        return header
+        self._header = header
+
+    def touched(self, toa: int) -> bool:
+        """Whether TOA *toa* may read as another than was loaded."""
+        if self._header is not self._program.header:
+            return True
+        return bool(self.dirty) and not self.dirty.isdisjoint(self.rows_of(toa))
 
     def step(self, toa: int) -> Step:
         """Return TOA *toa* as its records lie there, their CRCs not looked at.
 
         Raises AbiError when a record breaks a rule of the machine.
         """
-        header, program = self.header(), self._program
+        header, program = self._header, self._program
         if toa >= header.toa_count:
             text = f"the ring names TOA {toa}, the header counts {header.toa_count}"
             raise FirmwareError(ErrorCode.BAD_INDEX, text)

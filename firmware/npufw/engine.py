@@ -226,8 +226,7 @@ class Engine:
         before = self._runs * whole
         for phase in (Phase.RUN_STARTS, Phase.HEADER_CHECKS, Phase.HEADER_READS):
             machine.tell(Moment(phase, before))
-        if machine.descriptors.dirty & {0, 1}:
-            machine.descriptors.header()
+        machine.descriptors.read_header()
         for position, begins in self.events:
             call, slot = self._calls[position], slots[position]
             if begins:
@@ -251,17 +250,13 @@ class Engine:
         machine.tell(Moment(Phase.TOA_CHECKS, cycle, call.step))
         moment = Moment(Phase.TOA_READS, cycle, call.step)
         machine.tell(moment)
-        if machine.descriptors.dirty:
+        if machine.descriptors.touched(call.step.index):
             call = self._fetched(machine, call)
         return call, machine.compute(call, moment)
 
     def _fetched(self, machine: Machine, call: Call) -> Call:
         """Return *call* as the descriptors in memory say, which may have been hit."""
-        descriptors, index = machine.descriptors, call.step.index
-        touched = {0, 1, *descriptors.rows_of(index)}
-        if not descriptors.dirty & touched:
-            return call
-        step = descriptors.step(index)
+        step = machine.descriptors.step(call.step.index)
         if step == call.step:
             return call
         check_range(call.step, step)

@@ -16,7 +16,7 @@ from npufw.engine import Engine
 from npufw.fault_models.draws import Source
 from npufw.fault_models.flips import Upset, Upsets, draw_upset
 from npufw.fault_models.places import REGIONS
-from npufw.faults import Outcome
+from npufw.faults import FaultEvent, Outcome
 from tests.compiled import Built, built, same
 
 _MIXES = 6
@@ -56,7 +56,8 @@ def test_no_false_alarm_and_no_flip_that_passes(seed: int) -> None:
             code = error.code
         assert same(given, wanted), upset.text
         assert 0x50 <= code < 0x60, upset.text
-        outcomes = [event.outcome for event in engine.drain()]
+        log: tuple[FaultEvent, ...] = engine.drain()
+        outcomes = [event.outcome for event in log]
         assert outcomes[:2] == [Outcome.INJECTED, Outcome.DETECTED], upset.text
     engine.reload()
     hit.load(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.campaigns import fuzz_blob, fuzz_text, memory
+from tools.campaigns import flips, fuzz_blob, fuzz_text, memory
 from tools.campaigns.base import Campaign
 
 __all__ = ["CAMPAIGNS"]
@@ -11,6 +11,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     memory.WEEK,
     memory.TRACE_CAMPAIGN,
     memory.THREADS,
+    flips.CAMPAIGN,
     fuzz_blob.FUZZ_BLOB,
     fuzz_text.FUZZ_TEXT,
 )

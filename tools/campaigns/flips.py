@@ -179,7 +179,7 @@ def _by_shape(counts: Counter[tuple[Cell, Verdict]]) -> dict[str, int | float | 
 
 
 def _by_bit(bits: Counter[tuple[int, Verdict]]) -> dict[str, int | float | str]:
-    rows = {}
+    rows: dict[str, int | float | str] = {}
     for bit in range(8):
         found = Counter({verdict: bits[bit, verdict] for verdict in Verdict})
         rows[f"between, bit {bit} of a byte of a tensor"] = _row(found)
