@@ -173,7 +173,7 @@ def test_constants_can_be_hit_and_the_blob_stays_as_it_was() -> None:
 
 def test_what_a_fault_did_stands_in_the_report_of_a_run() -> None:
     made = image()
-    plan = plan_of(["flip:region=arena,seed=3"], [])
+    plan = plan_of(["flip:region=arena,seed=3"], ["ripple"])
     report = run_blob(made, inputs=[], output=None, repeat=1, plan=plan).as_dict()
     event = report["events"][0]
     assert list(event) == ["kind", "outcome", "cycle", "text"]
