@@ -21,7 +21,14 @@ from pathlib import Path
 __all__ = ["PAGES", "Example", "examples", "main", "matches", "run_example", "scratch"]
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/guide.md", "docs/ir.md", "docs/machine.md")
+PAGES = (
+    "README.md",
+    "docs/guide.md",
+    "docs/ir.md",
+    "docs/machine.md",
+    "docs/gates/3-fragmentation.md",
+    "docs/gates/4-abi.md",
+)
 """The pages whose commands are run, by their path in the repository."""
 
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")

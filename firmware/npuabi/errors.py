@@ -29,6 +29,7 @@ _BUG = "a fault of the compiler, or a descriptor that was edited"
 _ABI = "docs/abi.md"
 _BLOB = "docs/machine.md#the-blob"
 _BOOT = "docs/machine.md#what-boot-checks"
+_DRIFT = "docs/gates/4-abi.md"
 _RUN = "docs/guide.md#run"
 _HEALING = "docs/guide.md#selftest-and-healing"
 _TARGETS = "docs/machine.md#targets"
@@ -95,28 +96,28 @@ class ErrorCode(IntEnum):
         _BUG, "docs/machine.md#waits")
 
     ABI_MAJOR = (0x20, "another ABI major version", _COMPILE,
-        "firmware was updated over a break of the ABI, or blob and device were mixed up", _ABI)
+        "firmware was updated over a break of the ABI, or blob and device were mixed up", _DRIFT)
     ABI_MINOR = (0x21, "a newer ABI minor version",
         "update the firmware, or npufw migrate the blob to its version",
-        "the model was updated before the device's firmware", _ABI)
+        "the model was updated before the device's firmware", _DRIFT)
     SCHEMA_HASH = (0x22, "the record layouts differ from that version's", _COMPILE,
-        "a development build changed a record and kept the version", _ABI)
+        "a development build changed a record and kept the version", _DRIFT)
     TARGET_NAME = (0x23, "compiled for another target", "compile with --target of this device",
-        "the blob of one product was installed on another", _TARGETS)
+        "the blob of one product was installed on another", _DRIFT)
     TARGET_HASH = (0x24, "the target of that name has other values",
         "compile with the target file that the firmware runs",
-        "a target file was edited: times, the ring, the accumulators", _TARGETS)
+        "a target file was edited: times, the ring, the accumulators", _DRIFT)
     UNKNOWN_FEATURE = (0x25, "a feature that this firmware lacks", "update the firmware",
-        "the blob uses an option that came after this firmware", _ABI)
+        "the blob uses an option that came after this firmware", _DRIFT)
     OUT_OF_DDR = (0x26, "the arena is larger than DDR", "compile for a target with more DDR",
         "the model's activations do not fit into this device's memory", _TARGETS)
 
     GEOMETRY = (0x27, "the device has other numbers than the blob is for",
         "compile with the target file that the firmware runs",
-        "a target file was edited; a board with fewer cores, less SRAM or less DDR", _TARGETS)
+        "a target file was edited; a board with fewer cores, less SRAM or less DDR", _DRIFT)
     VERSION_CHANGED = (0x28, "the version register is not what it was at the check",
         "load the blob again; if it stays, update the firmware again",
-        "a firmware update between load and run; a bit of the register that flipped", _ABI)
+        "a firmware update between load and run; a bit of the register that flipped", _DRIFT)
 
     BAD_MULTIPLIER = (0x30, "a multiplier, shift or scale is out of range", _REPORT,
         _BUG, "docs/numerics.md")
