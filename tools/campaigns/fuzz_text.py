@@ -91,7 +91,7 @@ def _run(ids: Sequence[int], progress: Progress) -> Tally:
 FUZZ_TEXT = Campaign(
     name="fuzz-text",
     title="graph texts with pieces put in, taken out and moved",
-    short=150,
+    short=100,
     long=100_000,
     run=_run,
     group="fuzz",

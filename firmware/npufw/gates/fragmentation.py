@@ -70,7 +70,7 @@ def _show(subject: Subject, progress: Progress) -> Shown:
 def _figures(week: Week) -> Iterator[tuple[str, int | float | str]]:
     yield "swaps", len(week.curve) - 1
     yield "failed_loads", len(week.failures)
-    yield "largest_fragmentation", max(week.curve)
+    yield "largest_fragmentation_share", max(week.curve)
     for failure in week.failures[:1]:
         yield "first_after_hours", failure.swap * _HOURS_A_SWAP
         yield "wanted_mib", failure.size / _MIB
