@@ -75,11 +75,16 @@ FREE = frozenset({Phase.TOA_STARTS, Phase.TOA_WRITES, Phase.TOA_DONE, Phase.RUN_
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point of a run; ``step`` is the TOA of the phases that have one."""
+    """A point of a run; ``step`` is the TOA of the phases that have one.
+
+    ``written`` are the bytes of its output's space that a TOA which runs again has written, where
+    that is not the whole output.
+    """
 
     phase: Phase
     cycle: int
     step: Step | None = None
+    written: NDArray[np.int64] | None = None
 
 
 class Outcome(StrEnum):
@@ -143,7 +148,9 @@ class Machine:
         sums = call.arrays.sums
         sums.stage = partial(self._read_out, moment)
         try:
-            result = call.compute()
+            # Flipped floats may be any: no kernel expects them, and none may warn of them.
+            with np.errstate(all="ignore"):
+                result = call.compute()
         finally:
             sums.stage = None
         if call.kernel.raw and result is not None:

@@ -42,6 +42,11 @@ class Area:
         octets = memory.spaces[self.space]
         return octets[self.first : self.end] if self.places is None else octets[self.places]
 
+    @property
+    def octets(self) -> NDArray[np.int64]:
+        """Where its bytes are in their space."""
+        return np.arange(self.first, self.end) if self.places is None else self.places
+
     def write(self, memory: Memory, octets: NDArray[np.uint8]) -> None:
         """Put *octets* there."""
         where = slice(self.first, self.end) if self.places is None else self.places

@@ -143,7 +143,8 @@ class Repairs:
             machine.surcharge[_NAME] += self._image.works[position].alone_cycles
             if result is not None:
                 _write_part(machine.memory, call, result, self._map, area)
-                machine.tell(replace(again, phase=Phase.TOA_DONE))
+                written = self._map.areas[area].octets
+                machine.tell(replace(again, phase=Phase.TOA_DONE, written=written))
         sums.values = kept
 
     def _why(self, machine: Machine, area: int) -> str:

@@ -5,6 +5,7 @@ Invariant: what an upset hits follows from the image and the seed alone, before 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,12 +200,14 @@ def _text(
 class Flips(Hook):
     """Each bit of what is written flips at *rate*, once for each write, before anybody reads it.
 
-    In SRAM: outputs of TOAs, of DMA too, where *positions* name their TOA. In DDR: what DMA-out
-    writes, and in each job, before its first TOA, the constants and the inputs.
+    *parts* has the tensors that are hit, by the TOA that writes them. In DDR also the constants and
+    the inputs, in each job before its first TOA.
     """
 
-    def __init__(self, rate: float, seed: int, toas: frozenset[int], *, ddr: bool) -> None:
-        self._rate, self._source, self._toas, self._ddr = rate, Source(seed), toas, ddr
+    def __init__(
+        self, rate: float, seed: int, parts: Mapping[int, Sequence[TensorDescriptor]], *, ddr: bool
+    ) -> None:
+        self._rate, self._source, self._parts, self._ddr = rate, Source(seed), parts, ddr
         self._started = False
 
     def at(self, machine: Machine, moment: Moment) -> None:
@@ -215,8 +218,9 @@ class Flips(Hook):
             self._started = True
             self._flip_ddr(machine, moment)
         step = moment.step if moment.phase is Phase.TOA_DONE else None
-        if step is not None and step.index in self._toas:
-            self._flip(machine, moment, step.output, step.where)
+        if step is not None and step.index in self._parts:
+            for tensor in self._parts[step.index]:
+                self._flip(machine, moment, tensor, step.where)
 
     def _flip_ddr(self, machine: Machine, moment: Moment) -> None:
         memory = machine.memory.spaces[Space.CONSTANTS]
@@ -229,9 +233,15 @@ class Flips(Hook):
     def _flip(
         self, machine: Machine, moment: Moment, tensor: TensorDescriptor, writer: str
     ) -> None:
-        whole = machine.memory.view(tensor).nbytes
-        hit = self._source.hits(8 * whole, self._rate)
-        _xor(machine.memory.spaces[tensor.space], addresses(tensor, hit // 8), hit % 8)
+        places, memory = moment.written, machine.memory
+        if places is None:
+            hit = self._source.hits(8 * memory.view(tensor).nbytes, self._rate)
+            where = addresses(tensor, hit // 8)
+        else:
+            within = places[(places >= tensor.base) & (places < tensor.base + tensor.extent)]
+            hit = self._source.hits(8 * len(within), self._rate)
+            where = within[hit // 8]
+        _xor(memory.spaces[tensor.space], where, hit % 8)
         self._tell(machine, moment, len(hit), f"{name_of(machine.image, tensor)}, by {writer}")
 
     def _tell(self, machine: Machine, moment: Moment, count: int, what: str) -> None:
@@ -246,29 +256,34 @@ def _xor(memory: NDArray[np.uint8], places: NDArray[np.int64], bits: NDArray[np.
 def _make_flips(image: Image, values: Values) -> Hook:
     space, region, op = str(values["space"]), str(values["region"]), str(values["op"])
     ddr = space == "ddr"
-    if region != "all":
-        read = {id(site.tensor) for site in sites(image, region, op)}
-    toas = {
-        step.index
+    parts = {
+        step.index: hit
         for step in image.steps
         if (step.output.space is Space.ARENA) == ddr
         and (not op or f"(%{op})" in step.where)
-        and (region == "all" or _feeds(image, step, read))
+        and (hit := _hit_parts(image, step, region))
     }
-    if not toas and not ddr:
+    if not parts and not ddr:
         raise ValueError(f"nothing in {space} is {region}{f' of {op!r}' if op else ''}")
-    return Flips(float(values["rate"]), int(values["seed"]), frozenset(toas), ddr=ddr)
+    return Flips(float(values["rate"]), int(values["seed"]), parts, ddr=ddr)
 
 
-def _feeds(image: Image, step: Step, read: set[int]) -> bool:
-    """Whether what *step* writes overlaps a tensor of *read*."""
-    out = step.output
-    for tensor in image.program.tensors:
-        if id(tensor) in read and tensor.space is out.space:
-            apart = tensor.base + tensor.extent <= out.base or out.base + out.extent <= tensor.base
-            if not apart:
-                return True
-    return False
+def _hit_parts(image: Image, step: Step, region: str) -> list[TensorDescriptor]:
+    """Return the tensors in *step*'s output that belong to *region*."""
+    constants = step.input.space is Space.CONSTANTS
+    if region == "all" or (region == "activations" and not constants):
+        return [step.output]
+    if region == "activations" or not constants:
+        return []
+    first, end = step.output.base, step.output.base + step.output.extent
+    found: dict[tuple[object, ...], TensorDescriptor] = {}
+    for site in sites(image, region):
+        tensor, reader = site.tensor, site.step
+        if tensor is None or reader is None or reader.toa.op != step.toa.op:
+            continue
+        if first <= tensor.base and tensor.base + tensor.extent <= end:
+            found[tensor.base, tensor.dims, tensor.strides] = tensor
+    return list(found.values())
 
 
 def _make_flip(image: Image, values: Values) -> Hook:
