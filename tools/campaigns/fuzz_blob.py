@@ -42,6 +42,7 @@ _TINY = """graph @tiny(%x: tensor<1x4x4x4xi8, q<scale = 0.5, zp = 1>>) {
 }
 """
 _BUDGET_S = 1.0
+"""Of CPU: a machine that has other things to do makes nobody wrong."""
 _RUN_BYTES = 4 << 20
 _ODD = (0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 255, 4095, 4096, 4097, 65_535, 65_536)
 _POWERS = tuple(1 << bit for bit in range(64))
@@ -260,15 +261,15 @@ def trial(number: int) -> tuple[str, str]:
     base, raw, anew = mutated(number)
     if raw == bases()[base]:
         return "unchanged", ""
-    start = time.perf_counter()
+    start = time.process_time()
     try:
         outcome, wrong = _verdict(base, raw, anew=anew)
     except AbiError as error:
         outcome, wrong = f"refused {error.code.name.lower()}", ""
     except Exception as error:  # whatever it is, it is what is looked for
         outcome, wrong = "exception", f"{type(error).__name__}: {error}"
-    seconds = time.perf_counter() - start
-    return outcome, wrong or (f"took {seconds:.2f} s" if seconds > _BUDGET_S else "")
+    seconds = time.process_time() - start
+    return outcome, wrong or (f"took {seconds:.2f} s of CPU" if seconds > _BUDGET_S else "")
 
 
 def _verdict(base: int, raw: bytes, *, anew: bool) -> tuple[str, str]:
