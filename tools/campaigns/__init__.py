@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.campaigns import flips, fuzz_blob, fuzz_text, memory
+from tools.campaigns import camera, flips, fuzz_blob, fuzz_text, memory
 from tools.campaigns.base import Campaign
 
 __all__ = ["CAMPAIGNS"]
@@ -12,6 +12,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     memory.TRACE_CAMPAIGN,
     memory.THREADS,
     flips.CAMPAIGN,
+    camera.CAMPAIGN,
     fuzz_blob.FUZZ_BLOB,
     fuzz_text.FUZZ_TEXT,
 )
