@@ -42,6 +42,8 @@ class Client:
         """Start, stop, stop twice or crash, or come back after a crash."""
         stream, deed = source.below(_STREAMS), source.below(8)
         if self.crashed or deed < 2:
+            # Who comes back after a crash is somebody else: a beat must not renew the old holds.
+            self.number += _CLIENTS * self.crashed
             self.crashed = False
             self.streams.add(stream)
             mode.start(self.number, stream, now_us)
@@ -57,7 +59,7 @@ class Client:
 def frames_of(
     number: int, frames: int = FRAMES
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], LowJitterMode, list[str]]:
-    """Return for each frame of trial *number* the streams and whether the mode is on, and faults."""
+    """Return each frame's streams and whether the mode is on, the mode, and what was wrong."""
     source, mode = Source(number, 5), LowJitterMode()
     clients = [Client(n, set()) for n in range(_CLIENTS)]
     streams, modes = np.zeros(frames, np.int64), np.zeros(frames, np.bool_)

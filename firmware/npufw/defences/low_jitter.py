@@ -31,7 +31,10 @@ TIMEOUT_US = 100_000.0
 
 
 class LowJitterMode:
-    """Holds by stream, in event time: every call says what time it is, in us, never going back."""
+    """Holds by stream, in event time: every call says what time it is, in us, never going back.
+
+    A client is one life of a process: after a crash it comes back under another number.
+    """
 
     def __init__(self, timeout_us: float = TIMEOUT_US) -> None:
         self._timeout_us = timeout_us
@@ -72,7 +75,7 @@ class LowJitterMode:
 
 
 def mode_surcharge(image: Image) -> int:
-    """Return by how many cycles a run is longer in the mode: DMA moves 95 % of its bytes a cycle."""
+    """Return by how many cycles a run is longer in the mode, in which DMA moves 95 % as much."""
     works = [
         replace(work, compute_cycles=math.ceil(work.compute_cycles / BANDWIDTH))
         if work.unit in (Unit.DMA_IN, Unit.DMA_OUT)

@@ -41,7 +41,7 @@ class Jitter:
     eye_ps: float = 250.0
 
     def deviation(self, streams: int, *, quiet: bool) -> float:
-        """Return the deviation in ps; streams add in squares, low-jitter mode (*quiet*) does not."""
+        """Return the deviation in ps; streams add in squares, and not in low-jitter mode."""
         if quiet or not streams:
             return _IDLE_PS
         return math.sqrt(_IDLE_PS**2 + streams * self.jitter_ps**2)

@@ -77,7 +77,7 @@ def _show(subject: Subject, progress: Progress) -> Shown:
 def _results(
     subject: Subject, count: int, without: tuple[str, ...] | None
 ) -> tuple[list[bytes], tuple[FaultEvent, ...]]:
-    """Return the bits of each sample's result, none where it was refused; without faults if None."""
+    """Return the bits of each result, none where it was refused; no faults for None."""
     image = subject.image
     hooks = [] if without is None else [read_faults([_SPEC])[0].hook(image)]
     engine = Engine(image, hooks=hooks and guarded(image, hooks, without or ()))
