@@ -15,6 +15,7 @@ from pathlib import Path
 import npuc
 from npuabi import explain, render
 from npuc.support_text import ops_page
+from tools.flash_tables import FLASH_REGIONS
 from tools.machine_tables import MACHINE_REGIONS
 from tools.reference import COMPILER_REGIONS
 from tools.regions import filled
@@ -22,7 +23,7 @@ from tools.regions import filled
 __all__ = ["FILES", "PAGES", "REGIONS", "main", "stale"]
 
 ROOT = Path(__file__).parents[1]
-REGIONS = {**COMPILER_REGIONS, **MACHINE_REGIONS}
+REGIONS = {**COMPILER_REGIONS, **FLASH_REGIONS, **MACHINE_REGIONS}
 """What makes each marked region of a hand-written page, by its name."""
 
 
@@ -33,6 +34,7 @@ def _with_regions(name: str) -> Callable[[], str]:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/abi.md": render.markdown,
     "docs/errors.md": explain.errors_page,
+    "docs/gates/6-ota.md": _with_regions("docs/gates/6-ota.md"),
     "docs/guide.md": _with_regions("docs/guide.md"),
     "docs/ir.md": _with_regions("docs/ir.md"),
     "docs/machine.md": _with_regions("docs/machine.md"),

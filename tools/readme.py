@@ -28,6 +28,7 @@ PAGES = (
     "docs/machine.md",
     "docs/gates/3-fragmentation.md",
     "docs/gates/4-abi.md",
+    "docs/gates/6-ota.md",
 )
 """The pages whose commands are run, by their path in the repository."""
 

@@ -59,10 +59,12 @@ __all__ = [
     "Event",
     "Loaded",
     "Program",
+    "Verified",
     "pack_symbols",
     "read_blob",
     "symbol_at",
     "table_header",
+    "verify_blob",
     "write_blob",
     "write_blob_as",
 ]
@@ -130,6 +132,32 @@ def read_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Loaded:
     *abi* is what the firmware knows; all that this code knows by default. Raises AbiError, whose
     code says what does not hold. *raw* is not changed.
     """
+    found = verify_blob(raw, target=target, abi=abi)
+    program = _program(found.header, found.table, _Contents(found.parts, found.schema))
+    check_program(program)
+    return Loaded(program=program, events=_events(found.damages, program))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A blob whose every CRC holds, once healed, and whose version and target are taken.
+
+    ``table`` is what both copies should hold; ``copies`` are as they were found.
+    """
+
+    header: TableHeader
+    table: bytes
+    copies: tuple[Copy, Copy]
+    damages: list[Damage]
+    parts: Mapping[Section, Part]
+    schema: Schema
+
+
+def verify_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Verified:
+    """Return what ``read_blob`` goes by before it decodes any record. Raises AbiError as it does.
+
+    What npuc wrote and nothing has changed since is a program for that firmware, too.
+    """
     raw, abi = bytes(raw), abi or own_abi()
     schema = _schema(raw, abi)
     parts = split_sections(raw, schema.sections)
@@ -140,9 +168,14 @@ def read_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Loaded:
             verify_section(part)
     table, damages = heal(first, second)
     header = _admit(table[: TableHeader.SIZE], target, abi)
-    program = _program(header, table, _Contents(parts, schema))
-    check_program(program)
-    return Loaded(program=program, events=_events(damages, program))
+    return Verified(
+        header=header,
+        table=table,
+        copies=(first, second),
+        damages=damages,
+        parts=parts,
+        schema=schema,
+    )
 
 
 def _schema(raw: bytes, abi: Abi) -> Schema:

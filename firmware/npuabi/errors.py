@@ -33,6 +33,10 @@ _DRIFT = "docs/gates/4-abi.md"
 _RUN = "docs/guide.md#run"
 _HEALING = "docs/guide.md#selftest-and-healing"
 _TARGETS = "docs/machine.md#targets"
+_FLASH = "docs/gates/6-ota.md#how-flash-fails"
+
+_WORN = "a sector at the end of its life; a supply that sags while flash is written"
+_WORN_OUT = "replace the flash; what booted before still does"
 _SIGNED = "docs/gates/6-ota.md#signatures"
 _RIPPLE = "docs/gates/2-ripple.md"
 _HEAT = "docs/gates/1-heat.md"
@@ -200,6 +204,31 @@ class ErrorCode(IntEnum):
     NO_CORE = (0x5A, "no core is left that passes its known-answer test", "replace the device",
         "every core was taken out: a supply out of its limits, or another target's firmware",
         _HEALING)
+
+    FLASH_PROGRAM = (0x60, "a flash cell does not take what is programmed", _WORN_OUT,
+        _WORN, _FLASH)
+    FLASH_ERASE = (0x61, "a flash sector cannot be erased", _WORN_OUT,
+        _WORN, _FLASH)
+    FLASH_READ = (0x62, "a flash sector cannot be read", _WORN_OUT,
+        _WORN, _FLASH)
+    FLASH_VERIFY = (0x63, "flash holds other bytes than were written", _WORN_OUT,
+        f"{_WORN}; an operation that silently did nothing", _FLASH)
+    FLASH_IMAGE = (0x64, "the file is no flash image", "make one with npufw flash init",
+        "another file was named; an Intel HEX file that was cut or edited",
+        "docs/gates/6-ota.md#the-image")
+    SLOT_SIZE = (0x65, "the blob is longer than a slot",
+        "make the image with larger slots: npufw flash init --slot KIB",
+        "a larger model than the flash was laid out for", "docs/gates/6-ota.md#the-image")
+    SLOT_EMPTY = (0x66, "the slot holds no model", "write one: npufw flash write",
+        "a new image; an erase that power cut short", _FLASH)
+    NO_BOOTABLE_SLOT = (0x67, "neither slot holds a model that verifies",
+        "write one: npufw flash write",
+        "a new image; damage in both slots; another target or key than they were written for",
+        "docs/gates/6-ota.md#which-slot-boots")
+    NO_ROLLBACK = (0x68, "there is no older model to go back to",
+        "write the wanted model again: npufw flash write",
+        "only one was written so far; the other slot was damaged, or is refused by now",
+        "docs/gates/6-ota.md#rollback")
 
     FUSE_BLOWN = (0x70, "a fuse would have to go from 1 to 0", "use a fresh eFuse image",
         "a die that was calibrated before; bits are blown once and for ever", _DIES)

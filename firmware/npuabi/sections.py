@@ -68,6 +68,7 @@ class Part:
     """One section of a blob: its entry and its bytes, padding included."""
 
     kind: Section
+    offset: int
     span: memoryview
     length: int
     crc: int
@@ -155,6 +156,7 @@ def split_sections(raw: bytes, kinds: Sequence[Section] = _KINDS) -> dict[Sectio
     return {
         entry.kind: Part(
             kind=entry.kind,
+            offset=entry.offset,
             span=view[entry.offset : entry.offset + entry.span],
             length=entry.length,
             crc=entry.payload_crc,

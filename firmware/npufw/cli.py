@@ -17,6 +17,7 @@ from npuabi import __version__
 from npuabi.commands import CommandGroup
 from npufw import cli_abi
 from npufw.cli_faults import fault_options, faults, telling_refusals
+from npufw.cli_flash import flash
 from npufw.cli_gates import gates
 from npufw.cli_keys import keygen
 
@@ -503,4 +504,5 @@ main.add_command(faults)
 main.add_command(gates)
 main.add_command(cli_abi.explain)
 main.add_command(cli_abi.migrate)
+main.add_command(flash)
 main.add_command(keygen)

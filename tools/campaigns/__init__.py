@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tools.campaigns import camera, flips, fuzz_blob, fuzz_text, memory
+from tools.campaigns import (
+    camera,
+    flips,
+    forgery,
+    fuzz_blob,
+    fuzz_text,
+    memory,
+    ota_chips,
+    ota_cuts,
+    ota_cycles,
+    ota_headers,
+)
 from tools.campaigns.base import Campaign
 
 __all__ = ["CAMPAIGNS"]
@@ -15,4 +26,13 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     camera.CAMPAIGN,
     fuzz_blob.FUZZ_BLOB,
     fuzz_text.FUZZ_TEXT,
+    ota_cuts.CUTS,
+    ota_cuts.PAIRS,
+    ota_chips.CHIPS,
+    ota_chips.CELLS,
+    ota_headers.HEADERS,
+    ota_headers.FLIPS,
+    ota_cycles.CYCLES,
+    ota_cycles.KILL,
+    forgery.FORGERY,
 )

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from npufw.gates import camera, drift, fragmentation, heat, ripple
+from npufw.gates import camera, drift, fragmentation, heat, ripple, update
 from npufw.gates.base import Gate
 
 __all__ = ["GATES"]
 
-GATES: tuple[Gate, ...] = (heat.GATE, ripple.GATE, fragmentation.GATE, drift.GATE, camera.GATE)
+GATES: tuple[Gate, ...] = (
+    heat.GATE,
+    ripple.GATE,
+    fragmentation.GATE,
+    drift.GATE,
+    camera.GATE,
+    update.GATE,
+)
