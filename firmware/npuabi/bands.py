@@ -127,7 +127,8 @@ def _band_set(band: int, target: Target) -> BandSet:
 def fits(entry: BandSet, toas: Sequence[Toa]) -> bool:
     """Return whether every field of every TOA still fits its record with the set's differences."""
     setups = {(toa.unit, toa.setup_cycles) for toa in toas}
-    samples = {toa.sample_taps for toa in toas if toa.unit is Unit.MAC}
+    base = sample_taps(limits(BASE_BAND)[1])
+    samples = {toa.sample_taps or base for toa in toas if toa.unit is Unit.MAC}
     timed = [cycles + entry.setup[unit - 1] for unit, cycles in setups]
     return all(_LEAST_SETUP <= cycles <= _LARGEST_FIELD for cycles in timed) and all(
         0 < taps + entry.sample <= _LARGEST_FIELD for taps in samples

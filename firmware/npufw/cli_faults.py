@@ -37,19 +37,26 @@ def fault_options(command: F) -> F:
         metavar="C",
         help="The chip has C degrees Celsius: short for --fault heat:celsius=C.",
     )
+    @click.option(
+        "--die",
+        metavar="EFUSE",
+        help="The die whose eFuse array is in this file, calibrated by its table; "
+        'see "npufw calibrate".',
+    )
     @wraps(command)
     def planned(
         *args: Any,
         specs: tuple[str, ...],
         without: tuple[str, ...],
         temperature: float | None,
+        die: str | None,
         **named: Any,
     ) -> Any:
         from npufw.fault_plan import plan_of
 
         if temperature is not None:
             specs = (*specs, f"heat:celsius={temperature}")
-        return command(*args, plan=plan_of(specs, without), **named)
+        return command(*args, plan=plan_of(specs, without, die), **named)
 
     return cast(F, planned)
 

@@ -10,7 +10,8 @@ Invariant: a run that nobody watches goes through a loop that calls nobody; hook
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,6 +130,17 @@ class Engine:
     def surcharge(self) -> dict[str, int]:
         """Cycles that defences have cost since the load, by the defence's name."""
         return dict(self._machine.surcharge)
+
+    @contextmanager
+    def without(self, kinds: tuple[type[Hook], ...]) -> Iterator[None]:
+        """Leave out hooks of these *kinds* for a while."""
+        whole = self._machine
+        kept = tuple(hook for hook in whole.hooks if not isinstance(hook, kinds))
+        self._machine = replace(whole, hooks=kept)
+        try:
+            yield
+        finally:
+            self._machine = whole
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the outputs, dense in the model's shapes, for *inputs* of N compiled batches.

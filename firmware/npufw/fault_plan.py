@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from npuabi.errors import AbiError, ErrorCode
 from npufw.boot import Image
 from npufw.defences import DEFENCES, guarded
+from npufw.dies import with_die
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
 from npufw.fault_models.spec import Fault, read_faults
-from npufw.faults import FaultEvent, Outcome
+from npufw.faults import FaultEvent, Hook, Outcome
 from npufw.version import VersionRegister
 
 __all__ = ["NO_FAULTS", "FaultPlan", "JobRefused", "fault_lines", "plan_of", "survived"]
@@ -25,31 +26,46 @@ _SHOWN_EVENTS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class FaultPlan:
-    """Faults of a run, and the defences that are left out. None of both is a plain run."""
+    """Faults of a run, and the defences that are left out; *die* is the file of an eFuse array.
+
+    With neither faults nor a die it is a plain run.
+    """
 
     faults: Sequence[Fault] = ()
     without: Collection[str] = ()
+    die: str = ""
 
     def engine(self, image: Image, register: VersionRegister | None = None) -> Engine:
         """Return *image* loaded, with its faults and the defences."""
-        if not self.faults:
-            return Engine(image, register=register)
+        return Engine(image, hooks=self.hooks(image), register=register)
+
+    def hooks(self, image: Image) -> Sequence[Hook]:
+        """Return the faults and the defences against them."""
+        if not (self.faults or self.die):
+            return ()
         faults = [fault.hook(image) for fault in self.faults]
-        hooks = guarded(image, faults, self.without)
-        return Engine(image, hooks=hooks, register=register)
+        if self.die:
+            faults = self._with_die(image, faults)
+        return guarded(image, faults, self.without)
+
+    def _with_die(self, image: Image, faults: Sequence[Hook]) -> list[Hook]:
+        try:
+            return with_die(image, faults, self.die)
+        except ValueError as error:
+            raise FirmwareError(ErrorCode.FAULT_SPEC, f"--die {self.die}: {error}") from error
 
     def lines(self) -> list[str]:
         """Return what replays the faults."""
         return [str(fault) for fault in self.faults]
 
 
-def plan_of(specs: Sequence[str], without: Sequence[str]) -> FaultPlan:
+def plan_of(specs: Sequence[str], without: Sequence[str], die: str | None = None) -> FaultPlan:
     """Return the plan of the options ``--fault`` and ``--without``; FirmwareError FAULT_SPEC."""
     unknown = [name for name in without if name not in DEFENCES]
     if unknown:
         text = f"--without {unknown[0]}: there is {', '.join(DEFENCES) or 'no defence'}"
         raise FirmwareError(ErrorCode.FAULT_SPEC, text)
-    return FaultPlan(faults=read_faults(specs), without=frozenset(without))
+    return FaultPlan(faults=read_faults(specs), without=frozenset(without), die=die or "")
 
 
 NO_FAULTS = FaultPlan()
@@ -93,6 +109,6 @@ def survived(
     try:
         return engine.run(arrays)
     except AbiError as error:
-        if not plan.faults:
+        if not (plan.faults or plan.die):
             raise
         raise JobRefused(error, engine, plan) from error

@@ -44,6 +44,11 @@ class SelfTest:
         """Whether every bit agrees, or every sample lies within its tolerance."""
         return self.worst <= 1 if self.samples else self.expected == self.given
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return what was found for JSON."""
+        near = {"samples": self.samples, "worst": self.worst} if self.samples else {}
+        return {"expected": f"{self.expected:#010x}", "given": f"{self.given:#010x}", **near}
+
     @property
     def text(self) -> str:
         """What was found, in words."""

@@ -13,6 +13,7 @@ from tools.campaigns import (
     ota_cuts,
     ota_cycles,
     ota_headers,
+    variation,
 )
 from tools.campaigns.base import Campaign
 
@@ -24,6 +25,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     memory.THREADS,
     flips.CAMPAIGN,
     camera.CAMPAIGN,
+    variation.VARIATION,
     fuzz_blob.FUZZ_BLOB,
     fuzz_text.FUZZ_TEXT,
     ota_cuts.CUTS,

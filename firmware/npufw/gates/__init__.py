@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npufw.gates import camera, drift, fragmentation, heat, ripple, update
+from npufw.gates import camera, drift, fragmentation, heat, ripple, update, variation
 from npufw.gates.base import Gate
 
 __all__ = ["GATES"]
@@ -14,4 +14,5 @@ GATES: tuple[Gate, ...] = (
     drift.GATE,
     camera.GATE,
     update.GATE,
+    variation.GATE,
 )
