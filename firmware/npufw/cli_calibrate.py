@@ -22,8 +22,8 @@ __all__ = ["calibrate"]
 def calibrate(efuse: str, seed: int, spread: str, limit: int, target: str, as_json: bool) -> None:
     """Calibrate an emulated die: blow its table into EFUSE.
 
-    Each core runs the test pattern. The file is made when there is none; a table that is in it already stays, for fuses are blown
-    once. "npufw run --die EFUSE" then runs on that die.
+    Each core runs the test pattern. The file is made when there is none; a table that is in it
+    stays, for fuses are blown once. "npufw run --die EFUSE" then runs on that die.
 
     \b
     Examples:

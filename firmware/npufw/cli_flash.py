@@ -47,7 +47,7 @@ _CHIP = (
 
 @click.group()
 def flash() -> None:
-    """Keep two models in a flash image and update them, whatever happens to the power.
+    """Keep two models in flash, whatever happens to the power.
 
     IMAGE is a file of raw bytes, or Intel HEX when its name ends in .hex, .ihex or .ihx. The chip
     erases sectors of 4 KiB to 0xFF; programming only clears bits.

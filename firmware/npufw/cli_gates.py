@@ -16,7 +16,7 @@ __all__ = ["gates"]
 @click.option("--gate", "numbers", multiple=True, type=click.IntRange(1, 7), help="Only this one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def gates(blob: str | None, data: str | None, numbers: tuple[int, ...], as_json: bool) -> None:
-    """Show that the firmware survives the seven failures of the field.
+    """Show that the firmware survives what fails in the field.
 
     Each is shown twice on a classifier: with its defence off, where the symptom must appear, and
     with it on, where it must not. Without BLOB the digits network that comes with npufw is used.
