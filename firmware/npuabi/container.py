@@ -61,6 +61,7 @@ __all__ = [
     "Program",
     "Verified",
     "pack_symbols",
+    "parts_of",
     "read_blob",
     "symbol_at",
     "table_header",
@@ -176,6 +177,14 @@ def verify_blob(raw: bytes, *, target: Target, abi: Abi | None = None) -> Verifi
         parts=parts,
         schema=schema,
     )
+
+
+def parts_of(raw: bytes) -> dict[Section, Part]:
+    """Return the sections of a blob of any version that this code knows.
+
+    Raises AbiError when they cannot be told apart.
+    """
+    return split_sections(raw, _schema(raw, own_abi()).sections)
 
 
 def _schema(raw: bytes, abi: Abi) -> Schema:

@@ -22,6 +22,7 @@ from typing import NamedTuple, NoReturn
 
 from npuabi.errors import ErrorCode
 from npufw.errors import FirmwareError
+from npufw.nth import Nth
 
 __all__ = ["Allocator", "Block", "GuardedMemory", "Usage"]
 
@@ -92,8 +93,7 @@ class Allocator(ABC):
         self._memory = memory
         self._held: dict[int, Block] = {}
         self._used = self._asked = 0
-        self._left: int | None = None
-        self._forever = False
+        self._failing: Nth | None = None
         self._lock = threading.RLock()
 
     # --- what an allocator decides ----------------------------------------------------------------
@@ -137,8 +137,8 @@ class Allocator(ABC):
         with self._lock:
             if not isinstance(size, int) or not 0 < size <= self.pool - self.guard:
                 self._refuse_size(size)
-            if self._left is not None:
-                self._count_down(size)
+            if self._failing is not None and self._failing():
+                raise FirmwareError(ErrorCode.OUT_OF_MEMORY, f"{size} bytes: made to fail")
             found = self._take(size + self.guard)
             if found is None:
                 self._refuse_room(size)
@@ -186,7 +186,7 @@ class Allocator(ABC):
         0 ends that.
         """
         with self._lock:
-            self._left, self._forever = number or None, forever
+            self._failing = Nth(number, forever) if number else None
 
     # --- what can be seen -------------------------------------------------------------------------
 
@@ -226,14 +226,6 @@ class Allocator(ABC):
         self._used -= block.span
         self._asked -= block.size
         self._give(block.address, block.span)
-
-    def _count_down(self, size: int) -> None:
-        assert self._left is not None
-        self._left -= 1
-        if self._left > 0:
-            return
-        self._left = 1 if self._forever else None
-        raise FirmwareError(ErrorCode.OUT_OF_MEMORY, f"{size} bytes: made to fail")
 
     def _refuse_size(self, size: object) -> NoReturn:
         text = f"{size} bytes, of a pool of {self.pool} with guards of {self.guard}"

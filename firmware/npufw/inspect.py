@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from npuabi.container import Program, symbol_at
+from npuabi.container import Program, parts_of, symbol_at
 from npuabi.enums import Section
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.records import (
@@ -23,7 +23,6 @@ from npuabi.records import (
     TensorDescriptor,
 )
 from npuabi.render import hexdump
-from npuabi.sections import split_sections
 from npuabi.signature import key_hash
 from npuabi.wire import Record
 from npufw.boot import Image, Port, StateTensor
@@ -96,7 +95,7 @@ class Inspector:
         yield hexdump(self.image.program.header, self._table_offset())
 
     def _sections(self) -> Iterator[tuple[int, SectionEntry]]:
-        count = len(split_sections(self.raw))
+        count = len(parts_of(self.raw))
         for index in range(count):
             start = FileHeader.SIZE + index * SectionEntry.SIZE
             yield start, SectionEntry.decode(self.raw[start : start + SectionEntry.SIZE])
@@ -228,7 +227,7 @@ def as_json(blob: str, raw: bytes, image: Image, selected: Sequence[int] = ()) -
 
 def _parts(raw: bytes) -> dict[Section, Any]:
     try:
-        return dict(split_sections(raw))
+        return parts_of(raw)
     except AbiError:
         # The section table itself was healed; boot has reported it.
         return {}

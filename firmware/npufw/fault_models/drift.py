@@ -121,7 +121,7 @@ def misread(raw: bytes, schema: Schema, target: Target) -> Loaded:
     """
     loaded = read_blob(raw, target=target, abi=device_abi(VERSIONS[-1]))
     header = loaded.program.header
-    kinds = schema_of(loaded.version).sections
+    kinds = schema_of(loaded.version).sections  # which parts_of knows for real versions only
     table = bytes(split_sections(raw, kinds)[Section.TABLE_A].content)[TableHeader.SIZE :]
     middle = header.tensor_count * TensorDescriptor.SIZE
     own = own_schema()

@@ -187,6 +187,20 @@ def test_the_real_older_blob_migrates_to_what_is_compiled_today(tmp_path: Path) 
     assert done.exit_code == 0
 
 
+@pytest.mark.parametrize("options", [["--hex"], ["--entry", "2"], ["--json"], ["--ring"]])
+def test_blobs_of_older_versions_can_be_looked_at(options: list[str]) -> None:
+    blob = str(GOLDEN / "abi-0.1" / "conv_bn_relu.bin")
+    done = CliRunner().invoke(main, ["inspect", blob, *options])
+    assert done.exit_code == 0, done.stderr
+
+
+def test_the_text_of_an_older_blob_gives_its_bytes_again(tmp_path: Path) -> None:
+    old, text, again = GOLDEN / "abi-0.1" / "conv_bn_relu.bin", tmp_path / "t", tmp_path / "b"
+    for arguments in (["disasm", str(old), "-o", str(text)], ["asm", str(text), "-o", str(again)]):
+        assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert again.read_bytes() == old.read_bytes()
+
+
 def test_an_older_version_cannot_say_what_came_later() -> None:
     own, older = own_schema(), schema_of((0, 6))
     fewer = {name: number for name, number in own.enums["Opcode"].items() if name != "RESCALE"}

@@ -45,7 +45,7 @@ def test_a_docstring_gives_its_first_sentence(doc: str | None, line: str) -> Non
 
 def test_every_region_is_a_table_with_rows() -> None:
     for name, make in REGIONS.items():
-        lines = make().splitlines()
+        lines = [line for line in make().splitlines() if line.startswith("|")]
         bars = {line.replace(r"\|", "").count("|") for line in lines}
         assert len(lines) > 2, name
         assert len(bars) == 1, name
