@@ -212,7 +212,9 @@ class NorFlash:
         left = [c for c, was in zip(bad, self.bad, strict=True) if was not in self._spent]
         return NorFlash(self.data.copy(), self.model, bad=left)
 
-    def apply(self, told: Operation, octets: int | None = None) -> None:
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _apply(self, told: Operation, octets: int | None = None) -> None:
         """Change cells as *told*; with *octets* as a cut behind so many bytes leaves them."""
         if told.data is None:
             self._erase_cells(told.offset, whole=octets is None)
@@ -220,8 +222,6 @@ class NorFlash:
             self._program_cells(told.offset, np.frombuffer(told.data, np.uint8))
         else:
             self._tear(told, octets)
-
-    # --- inside ----------------------------------------------------------------------------------
 
     def _program(self, offset: int, data: bytes) -> None:
         """Program units that lie in one sector."""
@@ -267,7 +267,7 @@ class NorFlash:
             if self._base is None:
                 self._base = self.data.copy()
             self._pending.append(told)
-        self.apply(told)
+        self._apply(told)
 
     def _die(self, told: Operation, octets: int) -> None:
         """Lose power in *told*; out of order, any part of what is pending is in the cells."""
@@ -276,8 +276,8 @@ class NorFlash:
             self.data[:] = self._base
             for earlier in self._units(self._pending):
                 if int(source.random_raw()) & 1:
-                    self.apply(earlier)
-        self.apply(told, octets)
+                    self._apply(earlier)
+        self._apply(told, octets)
         raise PowerCut(f"in operation {self.operations}")
 
     def _units(self, told: Sequence[Operation]) -> Iterator[Operation]:
