@@ -20,7 +20,7 @@ from npufw.cli_calibrate import calibrate
 from npufw.cli_faults import fault_options, faults, telling_refusals
 from npufw.cli_flash import flash
 from npufw.cli_gates import gates
-from npufw.cli_keys import keygen
+from npufw.cli_keys import fuse, keygen
 
 if TYPE_CHECKING:
     from npuabi.container import Event
@@ -520,4 +520,5 @@ main.add_command(gates)
 main.add_command(cli_abi.explain)
 main.add_command(cli_abi.migrate)
 main.add_command(flash)
+main.add_command(fuse)
 main.add_command(keygen)

@@ -20,8 +20,14 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _TARGET = click.option(
     "--target", default="edge", show_default=True, help="Target of the device: name or TOML file."
 )
+_DIE = click.option(
+    "--die",
+    metavar="EFUSE",
+    help="The die's eFuse array: where a key is fused, models signed with it boot alone.",
+)
 _CHIP = (
     _TARGET,
+    _DIE,
     click.option(
         "--write-unit",
         type=click.Choice(["1", "4", "8", "64", "256"]),
@@ -61,6 +67,7 @@ def _on_chip(command: Callable[..., None]) -> Callable[..., None]:
     def made(
         image: str,
         target: str,
+        die: str | None,
         write_unit: str,
         cut: str | None,
         faults: tuple[str, ...],
@@ -75,7 +82,7 @@ def _on_chip(command: Callable[..., None]) -> Callable[..., None]:
             raise click.UsageError(
                 f"--cut takes N or N:BYTES, --fault KIND@SECTOR: {error}"
             ) from error
-        bench = Bench(image, target, write_unit=int(write_unit), cut=where, faults=cells)
+        bench = Bench(image, target, write_unit=int(write_unit), cut=where, faults=cells, die=die)
         command(bench=bench, **others)
 
     for option in reversed(_CHIP):
@@ -208,8 +215,9 @@ def rollback(bench: Bench, as_json: bool) -> None:
 @flash.command()
 @_IMAGE
 @_TARGET
+@_DIE
 @_JSON
-def commit(image: str, target: str, as_json: bool) -> None:
+def commit(image: str, target: str, die: str | None, as_json: bool) -> None:
     """Raise the anti-rollback counter of IMAGE to the security version of the model that boots.
 
     Fuses are blown: from then on no model of a lower version boots or is written.
@@ -221,7 +229,7 @@ def commit(image: str, target: str, as_json: bool) -> None:
     from npufw.flash.commands import Bench
     from npufw.flash.commands import commit as raise_counter
 
-    made = raise_counter(Bench(image, target))
+    made = raise_counter(Bench(image, target, die=die))
     if as_json:
         _print_json({"image": image, **made})
         return
@@ -231,8 +239,9 @@ def commit(image: str, target: str, as_json: bool) -> None:
 @flash.command()
 @_IMAGE
 @_TARGET
+@_DIE
 @_JSON
-def status(image: str, target: str, as_json: bool) -> None:
+def status(image: str, target: str, die: str | None, as_json: bool) -> None:
     """Say what is in the slots of IMAGE and which one boots; change nothing.
 
     \b
@@ -242,7 +251,7 @@ def status(image: str, target: str, as_json: bool) -> None:
     from npufw.flash.commands import Bench
     from npufw.flash.commands import status as look
 
-    found = look(Bench(image, target))
+    found = look(Bench(image, target, die=die))
     if as_json:
         _print_json(found)
         return

@@ -1,4 +1,4 @@
-"""The command ``npufw keygen``."""
+"""The commands about keys: ``npufw keygen`` and ``npufw fuse``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 
 import click
 
-__all__ = ["keygen"]
+__all__ = ["fuse", "keygen"]
 
 
 @click.command()
@@ -43,3 +43,37 @@ def keygen(key: str, as_json: bool) -> None:
         return
     click.echo(f"{key}: keep it secret; {public_path}: its public key")
     click.echo(f"hash to fuse: {digest}")
+
+
+@click.command()
+@click.argument("efuse", type=click.Path())
+@click.argument("key", type=click.Path())
+@click.option("--target", default="edge", show_default=True, help="Target: name or TOML file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def fuse(efuse: str, key: str, target: str, as_json: bool) -> None:
+    """Blow the hash of the public key in the file KEY into the eFuse array EFUSE, for ever.
+
+    A die with that array takes programs alone that are signed with the key. The file is made when
+    there is none.
+
+    \b
+    Examples:
+      npufw fuse die7.fuses maker.key.pub
+      npufw run digits.bin --die die7.fuses
+    """
+    from npuabi.files import write_atomically
+    from npuabi.signature import MAX_KEY_FILE_BYTES, key_hash_of_file
+    from npuabi.target import load_target
+    from npufw.dies import read_fuse_file
+    from npufw.efuse import read_efuse, rows_of, size_for, with_key
+    from npufw.hostfiles import read_file
+
+    cores = load_target(target).cores
+    digest = key_hash_of_file(read_file(key, MAX_KEY_FILE_BYTES))
+    fuses = read_fuse_file(efuse) if os.path.exists(efuse) else bytes(size_for(cores))
+    read_efuse(rows_of(fuses), len(fuses), cores)
+    write_atomically(efuse, with_key(fuses, digest))
+    if as_json:
+        click.echo(json.dumps({"schema": 1, "efuse": efuse, "hash": digest.hex()}, indent=2))
+        return
+    click.echo(f"{efuse}: takes programs signed with the key of hash {digest.hex()} alone")

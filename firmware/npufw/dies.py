@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from npuabi.errors import ErrorCode
+from npuabi.signature import verify_signature
 from npufw.boot import Image
 from npufw.defences.calibration import Fuses
 from npufw.efuse import Table, read_efuse
@@ -32,11 +33,14 @@ def with_die(image: Image, faults: Sequence[Hook], path: str) -> list[Hook]:
     """Return *faults* with the die whose fuses are in the file at *path*.
 
     Its silicon is the one among *faults*, where ``--fault die`` names one; else that of the table,
-    or a perfect one where the array is blank. Raises FirmwareError as ``read_efuse`` does,
-    ValueError when a fault names a fuse that there is not.
+    or a perfect one where the array is blank. Where a key's hash is fused, the program must be
+    signed with that key. Raises FirmwareError as ``read_efuse`` does, AbiError as
+    ``verify_signature`` does, ValueError when a fault names a fuse that there is not.
     """
     fuses = read_fuse_file(path)
     efuse = read_efuse(reader(fuses, list(faults)), len(fuses), image.target.cores)
+    if efuse.key is not None:
+        verify_signature(image.program, efuse.key)
     given = list(faults)
     if not any(isinstance(hook, DieHook) for hook in given):
         given.insert(0, DieHook(_silicon(image, efuse.table)))

@@ -19,6 +19,8 @@ from npuabi.signature import key_hash, security_version, verify_signature
 from npuabi.target import load_target
 from npuabi.wire import Record
 from npufw.boot import boot
+from npufw.dies import read_fuse_file
+from npufw.efuse import key_hash as fused_key
 from npufw.errors import FirmwareError
 from npufw.flash.imagefile import read_image, write_image
 from npufw.flash.layout import Device, Hint, OneTimeBits, Slot, blank_device
@@ -73,13 +75,16 @@ class Bench:
     write_unit: int = 256
     cut: Cut | None = None
     faults: tuple[BadCell, ...] = ()
+    die: str | None = None
 
     def __post_init__(self) -> None:
         self.device = read_image(self.path, FlashModel(write_unit=self.write_unit))
         self.device.flash.cut = self.cut
         self.device.flash.bad = self.faults
         self.trust = Trust(
-            target=load_target(self.target), minimum_version=self.device.one_time.counter
+            target=load_target(self.target),
+            key_hash=None if self.die is None else fused_key(read_fuse_file(self.die)),
+            minimum_version=self.device.one_time.counter,
         )
         self.verifier = Verifier(self.trust)
 

@@ -104,3 +104,37 @@ def test_a_blob_put_into_another_version_says_that_it_lost_its_signature(
     assert result.exit_code == 0
     assert "note: the signature is dropped" in result.stderr
     assert run("npufw", "selftest", old).exit_code == 0
+
+
+def test_a_fused_die_takes_what_its_key_signed_and_nothing_else(tmp_path: Path, key: Path) -> None:
+    fuses, other = tmp_path / "die.fuses", tmp_path / "other.key"
+    blob = signed(tmp_path, key)
+    plain, foreign = tmp_path / "plain.bin", tmp_path / "foreign.bin"
+    assert run("npuc", "compile", tmp_path / "g.txt", "-o", plain).exit_code == 0
+    run("npufw", "keygen", other)
+    foreign.write_bytes(signed(tmp_path, other).read_bytes())
+    blob = signed(tmp_path, key)
+    assert run("npufw", "fuse", fuses, f"{key}.pub").exit_code == 0
+    for command in ("run", "selftest"):
+        assert run("npufw", command, blob, "--die", fuses).exit_code == 0, command
+        for name, code in ((plain, "unsigned (0x78)"), (foreign, "foreign_key (0x79)")):
+            refused = run("npufw", command, name, "--die", fuses)
+            assert (refused.exit_code, code in refused.stderr) == (1, True), refused.stderr
+            assert run("npufw", command, name).exit_code == 0
+    again = run("npufw", "fuse", fuses, f"{other}.pub")
+    assert (again.exit_code, "fuse_blown (0x70)" in again.stderr) == (1, True)
+
+
+def test_a_fused_device_boots_no_other_slot_than_a_signed_one(tmp_path: Path, key: Path) -> None:
+    fuses, image = tmp_path / "die.fuses", tmp_path / "device.img"
+    blob, plain = signed(tmp_path, key), tmp_path / "plain.bin"
+    run("npuc", "compile", tmp_path / "g.txt", "-o", plain)
+    run("npufw", "fuse", fuses, key)
+    run("npufw", "flash", "init", image, "--slot", "64")
+    assert run("npufw", "flash", "write", image, blob, "--die", fuses).exit_code == 0
+    refused = run("npufw", "flash", "write", image, plain, "--die", fuses)
+    assert "unsigned (0x78)" in refused.stderr
+    assert run("npufw", "flash", "write", image, plain).exit_code == 0
+    assert json.loads(run("npufw", "flash", "status", image, "--json").stdout)["boots"] == "B"
+    fused = run("npufw", "flash", "boot", image, "--die", fuses, "--json")
+    assert json.loads(fused.stdout)["slot"] == "A", "an unsigned slot that is newer does not boot"
