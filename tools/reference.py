@@ -108,12 +108,23 @@ def _command(tool: str, group: click.Group, name: str) -> Callable[[], str]:
     return make
 
 
+def _commands(tool: str, group: click.Group) -> dict[str, Callable[[], str]]:
+    """Return the makers of all commands of a group, and of the groups in it."""
+    found: dict[str, Callable[[], str]] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= _commands(f"{tool} {name}", command)
+        else:
+            found[f"{tool.replace(' ', '-')}-{name}"] = _command(tool, group, name)
+    return found
+
+
 COMPILER_REGIONS: dict[str, Callable[[], str]] = {
     "passes": _passes,
     "levels": _levels,
     "tasks": _tasks,
     "task-attributes": lambda: attribute_table(Task),
     "text-limits": _text_limits,
-    **{f"npuc-{name}": _command("npuc", npuc_main, name) for name in npuc_main.commands},
-    **{f"npufw-{name}": _command("npufw", npufw_main, name) for name in npufw_main.commands},
+    **_commands("npuc", npuc_main),
+    **_commands("npufw", npufw_main),
 }

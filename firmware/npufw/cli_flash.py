@@ -96,6 +96,8 @@ def _print_json(values: dict[str, Any]) -> None:
 
 def _tell(bench: Bench, booted: Booted, *, as_json: bool, err: bool = False) -> None:
     chip = bench.device.flash
+    for note in bench.notes:
+        click.echo(note, err=True)
     if as_json:
         _print_json(
             {

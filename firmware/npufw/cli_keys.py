@@ -51,10 +51,10 @@ def keygen(key: str, as_json: bool) -> None:
 @click.option("--target", default="edge", show_default=True, help="Target: name or TOML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def fuse(efuse: str, key: str, target: str, as_json: bool) -> None:
-    """Blow the hash of the public key in the file KEY into the eFuse array EFUSE, for ever.
+    """Make the die of EFUSE take what KEY signed, and nothing else.
 
-    A die with that array takes programs alone that are signed with the key. The file is made when
-    there is none.
+    The hash of the public key in the file KEY is blown into the eFuse array in EFUSE, for ever. The
+    array is made, blank, when there is none.
 
     \b
     Examples:

@@ -79,6 +79,10 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.device = read_image(self.path, FlashModel(write_unit=self.write_unit))
+        for cell in self.faults:
+            if not 0 <= cell.sector < len(self.device.flash) // SECTOR_BYTES:
+                count = len(self.device.flash) // SECTOR_BYTES
+                raise Refusal(f"error: there is no sector {cell.sector}: the chip has {count}")
         self.device.flash.cut = self.cut
         self.device.flash.bad = self.faults
         self.trust = Trust(
@@ -87,6 +91,14 @@ class Bench:
             minimum_version=self.device.one_time.counter,
         )
         self.verifier = Verifier(self.trust)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was asked for and did not happen."""
+        done = self.device.flash.operations
+        if self.cut is None or done >= self.cut.operation:
+            return ()
+        return (f"note: power was not cut: there were {done} operations",)
 
     def survey(self) -> Survey:
         """Look at the device and change nothing."""

@@ -73,6 +73,8 @@ def test_a_cut_leaves_the_image_torn_and_the_old_model_boots(tmp_path: Path, uni
     assert image.read_bytes() != before
     found = done("status", image)
     assert (found["boots"], found["slots"]["B"]["state"]) == ("A", "bad")
+    note = "note: power was not cut: there were 0 operations\n"
+    assert flash("boot", image, "--cut", "9").stderr == note
     assert done("boot", image)["generation"] == 1
 
 
@@ -110,6 +112,11 @@ def test_what_the_firmware_refuses_is_not_written(tmp_path: Path) -> None:
         (("write", "{image}", BLOB, "--cut", "0"), 2, "--cut takes N"),
         (("write", "{image}", BLOB, "--fault", "melts@3"), 2, "--fault KIND@SECTOR"),
         (("write", "{image}", BLOB, "--write-unit", "3"), 2, "write-unit"),
+        (
+            ("write", "{image}", BLOB, "--fault", "read-error@33"),
+            1,
+            "no sector 33: the chip has 33",
+        ),
         (("status", BLOB), 1, "flash_image (0x64)"),
         (("status", "{image}.gone"), 1, "No such file"),
         (("boot", "{image}"), 1, "no_bootable_slot (0x67)"),

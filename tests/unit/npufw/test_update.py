@@ -287,6 +287,31 @@ def test_c19_a_cut_in_a_rollback_is_done_or_not_and_stays_so(left: EraseCut) -> 
     assert outcomes == ({True, False} if left is EraseCut.OLD else {True})
 
 
+class _Once(NorFlash):
+    """A chip whose units are programmed once between erases, as those with ECC ask for."""
+
+    def program(self, offset: int, data: bytes) -> None:
+        cells = self.data[offset : offset + len(data)]
+        assert (cells == self.model.erased).all(), f"bytes at {offset} are programmed twice"
+        super().program(offset, data)
+
+
+@pytest.mark.parametrize("unit", [1, 256])
+def test_no_unit_is_programmed_twice_between_erases(unit: int) -> None:
+    model = FlashModel(write_unit=unit)
+    rig, looker = bench(FEW, model), verifier()
+    count = len(operations_of_update(FEW, model))
+    for operation in range(max(1, count - 300), count + 2, 1 if unit > 1 else 9):
+        device = rig.device()
+        device.flash = _Once(device.flash.data, model, cut=Cut(operation))
+        with suppress(PowerCut):
+            update(device, looker, rig.make_new)
+        device.flash = _Once(device.flash.data, model)
+        boot_device(device, looker)
+        with suppress(FirmwareError):
+            roll_back(device, looker)
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
