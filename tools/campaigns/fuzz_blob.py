@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,8 +17,6 @@ from pathlib import Path
 from npuabi.checks import chunk_crcs
 from npuabi.container import Program, read_blob
 from npuabi.enums import Section
-from npuabi.errors import AbiError
-from npuabi.progress import Progress
 from npuabi.records import FileHeader, SectionEntry, TableHeader, TensorDescriptor
 from npuabi.tables import table_crc
 from npuabi.target import load_target
@@ -29,7 +25,8 @@ from npuc.driver import compile
 from npufw.boot import boot
 from npufw.engine import Engine
 from npufw.selftest import generated_inputs
-from tools.campaigns.base import Campaign, Tally
+from tools.campaigns.base import Campaign
+from tools.campaigns.fuzzing import Verdict, counted, judged
 
 __all__ = ["FUZZ_BLOB", "mutated", "resealed", "trial"]
 
@@ -41,8 +38,6 @@ _TINY = """graph @tiny(%x: tensor<1x4x4x4xi8, q<scale = 0.5, zp = 1>>) {
   return %y
 }
 """
-_BUDGET_S = 1.0
-"""Of CPU: a machine that has other things to do makes nobody wrong."""
 _RUN_BYTES = 4 << 20
 _ODD = (0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 255, 4095, 4096, 4097, 65_535, 65_536)
 _POWERS = tuple(1 << bit for bit in range(64))
@@ -256,23 +251,15 @@ def _seal_chunks(raw: bytearray) -> None:
 # --- trials -------------------------------------------------------------------------------------
 
 
-def trial(number: int) -> tuple[str, str]:
-    """Return (what became of the blob, what is wrong with that or "")."""
+def trial(number: int) -> Verdict:
+    """Return what became of blob *number*."""
     base, raw, anew = mutated(number)
     if raw == bases()[base]:
         return "unchanged", ""
-    start = time.process_time()
-    try:
-        outcome, wrong = _verdict(base, raw, anew=anew)
-    except AbiError as error:
-        outcome, wrong = f"refused {error.code.name.lower()}", ""
-    except Exception as error:  # whatever it is, it is what is looked for
-        outcome, wrong = "exception", f"{type(error).__name__}: {error}"
-    seconds = time.process_time() - start
-    return outcome, wrong or (f"took {seconds:.2f} s of CPU" if seconds > _BUDGET_S else "")
+    return judged(lambda: _verdict(base, raw, anew=anew))
 
 
-def _verdict(base: int, raw: bytes, *, anew: bool) -> tuple[str, str]:
+def _verdict(base: int, raw: bytes, *, anew: bool) -> Verdict:
     if not anew:
         loaded = read_blob(raw, target=EDGE)
         if all(loaded.program != program(i) for i in range(len(bases()))):
@@ -287,24 +274,11 @@ def _verdict(base: int, raw: bytes, *, anew: bool) -> tuple[str, str]:
     return "ran", ""
 
 
-def _run(ids: Sequence[int], progress: Progress) -> Tally:
-    tally, outcomes = Tally(), Counter[str]()
-    for number in ids:
-        outcome, wrong = trial(number)
-        outcomes[outcome] += 1
-        if wrong:
-            tally.failures.append(f"{number}: {wrong}")
-        tally.trials += 1
-        progress("blobs", tally.trials, len(ids))
-    tally.figures = dict(outcomes.most_common())
-    return tally
-
-
 FUZZ_BLOB = Campaign(
     name="fuzz-blob",
     title="blobs with flipped bits, cuts, splices and odd lengths, half of them with new CRCs",
     short=10_000,
     long=1_000_000,
-    run=_run,
+    run=lambda ids, progress: counted(ids, progress, "blobs", trial),
     group="fuzz",
 )

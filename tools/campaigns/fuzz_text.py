@@ -7,24 +7,18 @@ print, and the print must parse to what prints the same.
 from __future__ import annotations
 
 import random
-import time
-from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from npuabi.progress import Progress
-from npuc.diagnostics import CompileError
 from npuc.frontend.text import parse_text
 from npuc.ir.printer import print_graph
-from tools.campaigns.base import Campaign, Tally
+from tools.campaigns.base import Campaign
+from tools.campaigns.fuzzing import Verdict, counted, judged
 
 __all__ = ["FUZZ_TEXT", "mutated", "trial"]
 
 MODELS = Path(__file__).parents[2] / "models"
 _NAMES = ("conv_bn_relu", "digits", "transformer")
-_BUDGET_S = 1.0
-"""Of CPU: a machine that has other things to do makes nobody wrong."""
 _ELIDED = 16
 _PIECES = (
     *('%"(){}[]<>,=:x?q\\\n\r\té\0#@-'),
@@ -56,37 +50,16 @@ def mutated(number: int) -> str:
     return text
 
 
-def trial(number: int) -> tuple[str, str]:
-    """Return (what became of the text, what is wrong with that or "")."""
-    start = time.process_time()
-    try:
-        outcome, wrong = _verdict(mutated(number))
-    except CompileError:
-        outcome, wrong = "refused", ""
-    except Exception as error:  # whatever it is, it is what is looked for
-        outcome, wrong = "exception", f"{type(error).__name__}: {error}"
-    seconds = time.process_time() - start
-    return outcome, wrong or (f"took {seconds:.2f} s of CPU" if seconds > _BUDGET_S else "")
+def trial(number: int) -> Verdict:
+    """Return what became of text *number*."""
+    return judged(lambda: _verdict(mutated(number)))
 
 
-def _verdict(text: str) -> tuple[str, str]:
+def _verdict(text: str) -> Verdict:
     graph = parse_text(text, folder=MODELS)
     printed = print_graph(graph, elide=_ELIDED)
     again = print_graph(parse_text(printed, folder=MODELS), elide=_ELIDED)
     return "parsed", "" if again == printed else "its print parses to another graph"
-
-
-def _run(ids: Sequence[int], progress: Progress) -> Tally:
-    tally, outcomes = Tally(), Counter[str]()
-    for number in ids:
-        outcome, wrong = trial(number)
-        outcomes[outcome] += 1
-        if wrong:
-            tally.failures.append(f"{number}: {wrong}")
-        tally.trials += 1
-        progress("texts", tally.trials, len(ids))
-    tally.figures = dict(outcomes.most_common())
-    return tally
 
 
 FUZZ_TEXT = Campaign(
@@ -94,6 +67,6 @@ FUZZ_TEXT = Campaign(
     title="graph texts with pieces put in, taken out and moved",
     short=100,
     long=100_000,
-    run=_run,
+    run=lambda ids, progress: counted(ids, progress, "texts", trial),
     group="fuzz",
 )
