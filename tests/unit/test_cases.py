@@ -1,7 +1,7 @@
 """Where each case that others met has its test; the test of every case named here exists.
 
 The numbers are those of the project's list of small inputs with right values. Cases about ONNX and
-TFLite files, flash and the runtime come with those parts.
+TFLite files and the runtime come with those parts.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ CASES: dict[str, tuple[str, str]] = {
             "test_weights_shared_by_two_convolutions_are_folded_once_each"),
     "C15": (f"{ABI}/test_wire.py",
             "test_building_what_was_parsed_gives_the_same_bytes_for_ten_thousand_records"),
+    "C16": ("unit/npufw/test_update.py",
+            "test_c16_a_cut_at_any_byte_of_a_header_boots_old_or_new"),
     "C17": (f"{ABI}/test_lengths.py",
             "test_c17_every_bit_of_every_length_is_bounded_before_it_is_used"),
     "C18": ("unit/npufw/test_drift.py",
             "test_only_the_cells_of_the_version_table_load_and_those_run_right"),
+    "C19": ("unit/npufw/test_update.py",
+            "test_c19_a_cut_in_a_rollback_is_done_or_not_and_stays_so"),
     "C20": ("unit/npufw/test_device_life.py",
             "test_c20_ten_thousand_lives_leave_pool_and_host_as_they_were"),
     "C21": ("e2e/test_cases_text.py",
