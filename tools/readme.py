@@ -26,8 +26,10 @@ PAGES = (
     "docs/guide.md",
     "docs/ir.md",
     "docs/machine.md",
+    "docs/gates/2-ripple.md",
     "docs/gates/3-fragmentation.md",
     "docs/gates/4-abi.md",
+    "docs/gates/5-camera.md",
     "docs/gates/6-ota.md",
 )
 """The pages whose commands are run, by their path in the repository."""

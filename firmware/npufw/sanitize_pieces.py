@@ -33,6 +33,7 @@ Ranges = tuple[Indices, Indices]
 """Where ranges start and where they end, not counted."""
 
 _MOST_RUNS = 1 << 22
+_REMEDY = "run it without --sanitize, or faults --without ripple"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Pieces:
         groups = [group for found in (elements, spare) for own in found.values() for group in own]
         if sum(group.runs for group in groups) > _MOST_RUNS:
             text = f"the tensors lie in more than {_MOST_RUNS} pieces, which no shadow here holds"
-            raise FirmwareError(ErrorCode.BAD_COUNT, text, remedy="run it without --sanitize")
+            raise FirmwareError(ErrorCode.BAD_COUNT, text, remedy=_REMEDY)
         whole = self._arena + image.program.header.arena_bytes
         bases = {i: tensors[i].base + self._low(tensors[i].space) for i in used}
         own = {i: _ranges(bases[i], elements[i]) for i in used}

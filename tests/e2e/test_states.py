@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import npuc
 from npuabi.container import write_blob
+from npuabi.enums import Space
 from npuabi.errors import AbiError, ErrorCode
 from npuabi.target import load_target
 from npuc.diagnostics import CompileError
@@ -20,7 +21,9 @@ from npuc.frontend.text import parse_text
 from npuc.ir.printer import print_graph
 from npufw.boot import boot
 from npufw.cli import main as npufw
+from npufw.defences.ripple import Ripple
 from npufw.engine import Engine
+from npufw.faults import Hook, Machine, Moment, Outcome, Phase
 from npufw.selftest import selftest
 
 STREAM = """graph @stream(%x: tensor<1x4x1x2xf32>) {
@@ -150,3 +153,55 @@ def test_boot_refuses_a_state_that_cannot_be_kept(stream: Path) -> None:
         with pytest.raises(AbiError) as caught:
             boot(write_blob(changed), EDGE)
         assert caught.value.code is code
+
+
+def test_a_refused_frame_leaves_the_states_as_they_were(stream: Path) -> None:
+    made = compiled(stream)
+    image = boot(made.blob, EDGE)
+    right = Engine(image).run({"x": FRAMES})
+
+    class HitsInput(Hook):
+        """Flips a bit of the third frame's input when the first TOA is fetched."""
+
+        frame, hit = -1, False
+
+        def at(self, machine: Machine, moment: Moment) -> None:
+            if moment.phase is Phase.RUN_STARTS:
+                self.frame += 1
+            elif moment.phase is Phase.TOA_STARTS and self.frame == 2 and not self.hit:
+                self.hit = True
+                place = machine.image.inputs[0].tensor.base
+                machine.memory.spaces[Space.ARENA][place] ^= 1
+
+    engine = Engine(image, hooks=[HitsInput(), Ripple(image)])
+    outputs = [engine.run({"x": FRAMES[:2]})]
+    with pytest.raises(AbiError) as refused:
+        engine.run({"x": FRAMES[2:3]})
+    assert refused.value.code is ErrorCode.INPUT_LOST
+    outputs.append(engine.run({"x": FRAMES[2:]}))
+    for name, array in right.items():
+        given = np.concatenate([part[name] for part in outputs])
+        np.testing.assert_array_equal(given, array)
+
+
+def test_a_state_that_flips_is_moved_again_and_one_that_the_host_set_is_refused(
+    stream: Path,
+) -> None:
+    image = boot(compiled(stream).blob, EDGE)
+    right = Engine(image).run({"x": FRAMES})
+    place = image.states[0].tensor.base
+    engine = Engine(image, hooks=[Ripple(image)])
+    parts = [engine.run({"x": FRAMES[:3]})]
+    engine.memory.spaces[Space.ARENA][place] ^= 1
+    parts.append(engine.run({"x": FRAMES[3:]}))
+    for name, array in right.items():
+        np.testing.assert_array_equal(np.concatenate([p[name] for p in parts]), array)
+    assert [event.outcome for event in engine.log] == [Outcome.DETECTED, Outcome.REPAIRED]
+    engine.states = engine.states
+    engine.memory.spaces[Space.ARENA][place] ^= 1
+    with pytest.raises(AbiError) as refused:
+        engine.run({"x": FRAMES})
+    assert refused.value.code is ErrorCode.INPUT_LOST
+    engine.reset()
+    for name, array in engine.run({"x": FRAMES}).items():
+        np.testing.assert_array_equal(array, right[name])

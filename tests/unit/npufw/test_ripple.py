@@ -19,6 +19,7 @@ from npufw.engine import Engine
 from npufw.fault_models.nth import FailingCheck, ShortRead
 from npufw.fault_models.spec import read_faults
 from npufw.faults import Hook, Machine, Moment, Outcome, Phase
+from npufw.gates.ripple import jobs_at
 from npufw.gates.subject import load_subject
 from npufw.nth import Nth
 
@@ -148,6 +149,21 @@ def test_descriptors_that_are_bad_in_both_copies_are_refused() -> None:
         engine.run(INPUTS)
     assert refused.value.code is ErrorCode.DESCRIPTOR_LOST
     assert "TOA 3 (%image_q)" in str(refused.value)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-5, 1e-3])
+def test_what_finishes_while_bits_flip_has_the_bits_that_it_has_without(rate: float) -> None:
+    jobs = jobs_at(SUBJECT, rate, 24, checked=True)
+    assert jobs.changed == 0
+    assert jobs.flips > 0
+    assert (jobs.refused == 0) if rate <= 1e-6 else (jobs.refused > 0 or rate < 1e-4)
+
+
+def test_accuracy_falls_to_near_chance_without_the_checks() -> None:
+    jobs = jobs_at(SUBJECT, 1e-2, 40, checked=False)
+    assert jobs.clean_top1 > 0.95
+    assert jobs.top1 < 0.4
+    assert jobs.changed == jobs.finished
 
 
 def nth_failures(make: type[ShortRead] | type[FailingCheck], *, forever: bool) -> list[int]:
