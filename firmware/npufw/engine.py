@@ -23,7 +23,8 @@ from npuabi.errors import AbiError
 from npufw.boot import Image, Port
 from npufw.calls import Binder, Call
 from npufw.descriptors import DescriptorMemory
-from npufw.faults import FaultEvent, Hook, Machine, Moment, Phase
+from npufw.errors import FirmwareError
+from npufw.faults import FaultEvent, Hook, Machine, Moment, Outcome, Phase
 from npufw.host import batches, runs_of, state_arrays
 from npufw.kernels.base import Sums
 from npufw.kernels.layout import load, store
@@ -77,7 +78,7 @@ class Engine:
         header = image.program.header
         self.image = image
         self.observe = observe
-        self.register = register
+        self.register = register or VersionRegister(image.firmware)
         self.memory = Memory.create(
             sram_bytes=image.target.sram_bytes,
             arena_bytes=header.arena_bytes,
@@ -95,6 +96,7 @@ class Engine:
             memory=self.memory,
             calls=self._calls,
             descriptors=DescriptorMemory(image.program, image.target, image.firmware),
+            register=self.register,
             hooks=tuple(hooks),
         )
         self._put_first_states()
@@ -151,8 +153,7 @@ class Engine:
         when a defence refuses a batch; then the states are those of before that batch.
         """
         image = self.image
-        if self.register is not None:
-            self.register.confirm(image.firmware)
+        self._confirm_version()
         runs = runs_of(image.inputs, inputs)
         given = [batches(port, inputs[port.name], runs) for port in image.inputs]
         results: list[list[NDArray[Any]]] = [[] for _ in image.outputs]
@@ -165,6 +166,14 @@ class Engine:
         return {
             port.name: _dense(port, kept) for port, kept in zip(image.outputs, results, strict=True)
         }
+
+    def _confirm_version(self) -> None:
+        try:
+            self.register.confirm(self.image.firmware)
+        except FirmwareError as error:
+            moment = Moment(Phase.REFUSED, self._runs * self.image.timeline.cycles)
+            self._machine.note("version", moment, Outcome.REFUSED, error.detail)
+            raise
 
     def reset(self) -> None:
         """Put every state's first value in place."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from npufw.boot import Image
     from npufw.calls import Call
     from npufw.descriptors import DescriptorMemory
+    from npufw.version import VersionRegister
 
 __all__ = ["FREE", "BitFlips", "FaultEvent", "Hook", "Machine", "Moment", "Outcome", "Phase"]
 
@@ -130,6 +131,7 @@ class Machine:
     memory: Memory
     calls: Sequence[Call]
     descriptors: DescriptorMemory
+    register: VersionRegister
     hooks: tuple[Hook, ...] = ()
     log: list[FaultEvent] = field(default_factory=list)
     surcharge: Counter[str] = field(default_factory=Counter)

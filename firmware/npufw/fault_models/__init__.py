@@ -15,6 +15,7 @@ from npufw.fault_models.heat import HEAT
 from npufw.fault_models.instruction import INSTRUCTION
 from npufw.fault_models.nth import DDR_READ, NTH_CHECK
 from npufw.fault_models.sensor import SENSOR
+from npufw.fault_models.version import VERSION
 
 __all__ = ["MODELS"]
 
@@ -33,6 +34,7 @@ MODELS: dict[str, FaultModel] = {
         FUSE,
         FUSE_READ,
         INSTRUCTION,
+        VERSION,
     )
 }
 """Every model by its name, in the order of the lists."""

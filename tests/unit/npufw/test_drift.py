@@ -23,6 +23,8 @@ from npufw.cli import main
 from npufw.engine import Engine
 from npufw.errors import FirmwareError
 from npufw.fault_models.drift import VERSIONS, Fate, device_abi, fate, misread, schema_of
+from npufw.fault_plan import plan_of
+from npufw.faults import Outcome
 from npufw.version import VersionRegister, parse_version
 from tests.builders import EDGE
 from tests.unit.npufw.programs import codes, expected, rescaler
@@ -147,6 +149,21 @@ def test_firmware_that_changed_between_check_and_run_does_not_run() -> None:
         device.run({"x": codes()})
     register.write(OWN)
     device.run({"x": codes()})
+
+
+@pytest.mark.parametrize("spec", ["version:bit=3", "version:to=0.7", "version:to=0.2"])
+def test_a_fault_can_change_the_register_behind_the_check(spec: str) -> None:
+    image = boot(blob(), EDGE)
+    device = plan_of([spec], []).engine(image)
+    if spec.endswith("0.2"):
+        device.run({"x": codes()})
+        return
+    with pytest.raises(FirmwareError) as caught:
+        device.run({"x": codes()})
+    assert caught.value.code is ErrorCode.VERSION_CHANGED
+    outcomes = [event.outcome for event in device.log if event.kind == "version"]
+    assert outcomes == [Outcome.INJECTED, Outcome.REFUSED]
+    Engine(image).run({"x": codes()})
 
 
 @pytest.mark.parametrize("bit", range(32))
