@@ -1,4 +1,4 @@
-"""What two camera streams do to reads from DDR: latency, and an image that comes in stripes."""
+"""What four camera streams do to reads from DDR: latency, and an image that comes in stripes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from npufw.gates.camera import jitter_cycles, latencies
 
 __all__ = ["draw", "picture"]
 
-_STREAMS, _READS, _SIDE, _BURST = 2, 100_000, 64, 256
+_STREAMS, _READS, _HEIGHT, _BURST = 4, 100_000, 96, 256
 
 
 def picture(*, quiet: bool) -> NDArray[np.uint8]:
-    """Return a smooth image of 64x64 bytes as it is read."""
-    y, x = np.mgrid[0:_SIDE, 0:_SIDE]
-    octets = (2 * x + 60 * np.sin(y / 10) + 64).clip(0, 255).astype(np.uint8).reshape(-1)
+    """Return a grey image as it is read, a burst in each row."""
+    y, x = np.mgrid[0:_HEIGHT, 0:_BURST]
+    octets = (128 + 110 * np.sin(x / 17 + y / 23)).astype(np.uint8).reshape(-1)
     jitter = Jitter()
     deviation = jitter.deviation(_STREAMS, quiet=quiet)
     errors = jitter.errors(Source(17), len(octets) // _BURST, deviation)
-    return striped(octets, errors, jitter.eye_ps, _BURST, 1).reshape(_SIDE, _SIDE)
+    return striped(octets, errors, jitter.eye_ps, _BURST, 1).reshape(_HEIGHT, _BURST)
 
 
 def draw(path: Path) -> None:
@@ -40,11 +40,11 @@ def draw(path: Path) -> None:
         jitter = jitter_cycles(extra)
         print(f"{label}: p99.9 - p50 = {jitter:g} cycles")
         name = f"{label}: jitter {jitter:g}"
-        axes[0].hist(extra, bins=np.arange(0, 21) - 0.5, alpha=0.6, color=colour, label=name)
+        axes[0].hist(extra, bins=np.arange(0, 29) - 0.5, alpha=0.6, color=colour, label=name)
     axes[0].set(title="reads from DDR", xlabel="cycles more than usual", yscale="log")
     axes[0].legend(fontsize=7)
     for place, quiet, title in ((1, False, "read without"), (2, True, "read in the mode")):
-        axes[place].imshow(picture(quiet=quiet), cmap="gray", vmin=0, vmax=255)
+        axes[place].imshow(picture(quiet=quiet), cmap="gray", vmin=0, vmax=255, aspect="auto")
         axes[place].set(title=title, xticks=[], yticks=[])
     with mpl.rc_context({"svg.hashsalt": "npu", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None})

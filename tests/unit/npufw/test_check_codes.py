@@ -7,14 +7,21 @@ whatever the content.
 from __future__ import annotations
 
 import os
+import tracemalloc
 import zlib
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from npuabi.enums import Layout
+from npuabi.errors import AbiError
 from npuabi.wire import seal, sealed
+from npufw.boot import boot
 from npufw.defences.check_memory import CheckMap
 from npufw.defences.secded import CODE_BITS, Reading, read_with
 from npufw.engine import Engine
@@ -130,3 +137,22 @@ def test_secded_mends_one_flip_notices_two_and_is_fooled_by_three() -> None:
     assert {read_with(pair) for pair in combinations(bits, 2)} == {Reading.DETECTED}
     three = [read_with(triple) for triple in combinations(bits, 3)]
     assert 0.5 < three.count(Reading.WRONG) / len(three) < 0.7
+
+
+@pytest.mark.parametrize("name", ["tensor_count", "toa_count", "arena_bytes", "constant_bytes"])
+def test_a_count_that_flips_to_a_power_of_two_allocates_nothing(name: str) -> None:
+    subject = load_subject()
+    header = subject.image.program.header
+    for bit in range(32):
+        changes: dict[str, Any] = {name: 1 << bit}
+        forged = replace(header, **changes)
+        raw = subject.raw.replace(header.encode(), forged.encode())
+        tracemalloc.start()
+        # A larger arena is somebody's choice, up to the DDR; nothing is allocated for it here.
+        allowed: AbstractContextManager[Any]
+        allowed = suppress(AbiError) if name == "arena_bytes" else pytest.raises(AbiError)
+        with allowed:
+            boot(raw, subject.image.target)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 16 * len(raw), (name, bit)
