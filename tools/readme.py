@@ -26,11 +26,13 @@ PAGES = (
     "docs/guide.md",
     "docs/ir.md",
     "docs/machine.md",
+    "docs/gates/1-heat.md",
     "docs/gates/2-ripple.md",
     "docs/gates/3-fragmentation.md",
     "docs/gates/4-abi.md",
     "docs/gates/5-camera.md",
     "docs/gates/6-ota.md",
+    "docs/gates/7-variation.md",
 )
 """The pages whose commands are run, by their path in the repository."""
 

@@ -414,21 +414,41 @@ def selftest(
 @main.command()
 @_BLOB
 @_OWN_TARGET
+@click.option(
+    "--temperature",
+    type=click.FloatRange(-60, 200),
+    metavar="C",
+    help="At C degrees Celsius: the thermal stall, with the timing set of that band.",
+)
+@click.option(
+    "--without",
+    type=click.Choice(["heat"]),
+    help="With --temperature: keep the timing set of the boot.",
+)
 @_JSON
-def profile(blob: str, target: str | None, as_json: bool) -> None:
+def profile(
+    blob: str, target: str | None, temperature: float | None, without: str | None, as_json: bool
+) -> None:
     """Show where the cycles of BLOB go, op by op.
 
     \b
-    Example:
+    Examples:
       npufw profile digits.bin
+      npufw profile digits.bin --temperature 90 --without heat
     """
     from npuabi.report_text import print_costs
     from npufw.hostfiles import read_blob_file
     from npufw.perf import profile as measure
+    from npufw.perf import profile_at
 
+    if without and temperature is None:
+        raise click.UsageError("--without heat goes with --temperature")
     raw = read_blob_file(blob)
     image = _boot(raw, target)
-    cost = measure(image)
+    if temperature is None:
+        cost = measure(image)
+    else:
+        cost = profile_at(image, temperature, reload=without is None)
     if as_json:
         head = {"schema": 1, "blob": blob, "bytes": len(raw)}
         _print_json({**head, **cost.as_dict(), "events": _events(image)})

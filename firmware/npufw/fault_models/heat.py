@@ -213,6 +213,11 @@ class Heat(Hook):
             )
 
     @property
+    def replays(self) -> dict[int, int]:
+        """Replays of the last run, by position in the ring."""
+        return dict(self._run.replays)
+
+    @property
     def celsius(self) -> float:
         """The chip's true temperature, which only sensors may ask for."""
         return self.source.celsius

@@ -23,7 +23,7 @@ from npufw.faults import Hook
 from npufw.gates.base import Figures, Gate, Shown, Subject
 from npufw.thermal import Junction
 
-__all__ = ["AMBIENT_C", "GATE", "HOURS", "TwoHours", "top1", "two_hours"]
+__all__ = ["AMBIENT_C", "GATE", "HOURS", "TwoHours", "hooks_of", "top1", "two_hours"]
 
 AMBIENT_C = 52.0
 """Air in a closed cabinet in summer: 40 degC in the shade and 12 more."""
@@ -85,7 +85,7 @@ def two_hours(
     junction = Junction(ambient_c=AMBIENT_C, celsius=_START_C)
     source = SelfHeating(junction, image.target.cores)
     heat = Heat(image, source, seed=_SEED, seconds=_SECONDS / runs)
-    hooks, guard = _hooks(subject, heat, reload=reload)
+    hooks, guard = hooks_of(subject, heat, reload=reload)
     engine = Engine(image, hooks=hooks)
     for run in range(runs):
         engine.run(_samples(subject, run % count, 1))
@@ -94,15 +94,16 @@ def two_hours(
     still = Heat(image, Constant(heat.celsius), seed=_SEED, seconds=1.0)
     return TwoHours(
         runs=heat.runs,
-        hot_top1=top1(subject, _hooks(subject, still, reload=reload)[0]),
+        hot_top1=top1(subject, hooks_of(subject, still, reload=reload)[0]),
         swaps=0 if guard is None else guard.swaps,
         surcharge_cycles=engine.surcharge.get("heat", 0),
     )
 
 
-def _hooks(
+def hooks_of(
     subject: Subject, heat: Heat, *, reload: bool
 ) -> tuple[tuple[Hook, ...], Reloader | None]:
+    """Return *heat*, with the reloader or without, and the reloader."""
     if not reload:
         return (heat,), None
     guard = Reloader(heat, Sensor(seed=_SEED), subject.image.program.bands)
@@ -113,9 +114,9 @@ def _samples(subject: Subject, first: int, count: int) -> dict[str, NDArray[Any]
     return {name: array[first : first + count] for name, array in subject.inputs.items()}
 
 
-def top1(subject: Subject, hooks: Sequence[Hook] = ()) -> float:
-    """Return the accuracy of at most 360 samples with *hooks*."""
-    engine, count = Engine(subject.image, hooks=hooks), min(_MOST_SAMPLES, len(subject.labels))
+def top1(subject: Subject, hooks: Sequence[Hook] = (), most: int = _MOST_SAMPLES) -> float:
+    """Return the accuracy of at most *most* samples with *hooks*."""
+    engine, count = Engine(subject.image, hooks=hooks), min(most, len(subject.labels))
     (scores, *_) = engine.run(_samples(subject, 0, count)).values()
     found = scores.reshape(count, -1).argmax(axis=1)
     return float((found == subject.labels[:count]).mean())

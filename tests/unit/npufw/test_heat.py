@@ -21,7 +21,9 @@ from npufw.defences.reloader import HYSTERESIS_C, BandPicker, Reloader, SetMemor
 from npufw.engine import Engine
 from npufw.fault_models.heat import Constant, Heat, SelfHeating, Steps, read_trace
 from npufw.fault_models.sensor import Sensor
+from npufw.fault_plan import plan_of
 from npufw.faults import Hook, Machine, Moment, Outcome, Phase
+from npufw.perf import profile, profile_at
 from npufw.selftest import generated_inputs
 from npufw.thermal import Activity, Junction, Regulator, late_bits, late_chances, timeline_with
 from tests.builders import EDGE
@@ -314,3 +316,35 @@ def test_a_chip_beyond_all_bands_is_refused_and_goes_on_when_it_has_cooled() -> 
     heat.second += 1
     (found,) = engine.run(generated_inputs(image)).values()
     np.testing.assert_array_equal(found, plain)
+
+
+def test_the_profile_s_thermal_stall_is_replays_and_derated_cycles() -> None:
+    image = image_of("conv")
+    cool, hot, stale = (
+        profile_at(image, celsius, reload=reload)
+        for celsius, reload in ((27.0, True), (90.0, True), (90.0, False))
+    )
+    assert cool.stalls == profile(image).stalls
+    assert cool.cycles == image.timeline.cycles
+    # The clock runs at 90 % from 85 degC on.
+    base = image.timeline.cycles
+    assert hot.stalls["thermal"] == round(hot.cycles / 0.9) - base
+    assert stale.cycles > 1.3 * hot.cycles
+    assert stale.stalls["thermal"] == round(stale.cycles / 0.9) - base
+    assert stale.time_ms == pytest.approx(stale.cycles / 0.9e6)
+    assert sum(layer.cycles for layer in stale.layers) == stale.cycles
+
+
+def test_heat_and_flips_in_one_run_are_survived_together() -> None:
+    """G1.7: at every temperature the flips are repaired, and the set is the band's."""
+    image = image_of("conv")
+    (plain,) = output(image)
+    for celsius in (27.0, 60.0, 92.0, 110.0):
+        specs = [f"heat:celsius={celsius},seconds=1", "flips:space=sram,rate=1e-6,seed=5"]
+        engine = plan_of(specs, []).engine(image)
+        for _ in range(4):
+            (found,) = engine.run(generated_inputs(image)).values()
+            np.testing.assert_array_equal(found, plain)
+    bare = plan_of([f"heat:celsius={110.0}"], ["heat"]).engine(image)
+    (wrong,) = bare.run(generated_inputs(image)).values()
+    assert (wrong != plain).any()
