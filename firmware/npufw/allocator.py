@@ -18,7 +18,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, NoReturn
+from operator import index
+from typing import NamedTuple, NoReturn, SupportsIndex
 
 from npuabi.errors import ErrorCode
 from npufw.errors import FirmwareError
@@ -135,7 +136,11 @@ class Allocator(ABC):
         Raises FirmwareError: BAD_SIZE, OUT_OF_MEMORY.
         """
         with self._lock:
-            if not isinstance(size, int) or not 0 < size <= self.pool - self.guard:
+            try:
+                size = index(size)  # numpy's whole numbers, too
+            except TypeError:
+                self._refuse_size(size)
+            if not 0 < size <= self.pool - self.guard:
                 self._refuse_size(size)
             if self._failing is not None and self._failing():
                 raise FirmwareError(ErrorCode.OUT_OF_MEMORY, f"{size} bytes: made to fail")
@@ -245,9 +250,10 @@ class Allocator(ABC):
         raise FirmwareError(ErrorCode.OUT_OF_MEMORY, text)
 
     def _refuse_address(self, address: object) -> NoReturn:
-        if not isinstance(address, int) or not 0 <= address < self.pool:
+        if not isinstance(address, SupportsIndex) or not 0 <= index(address) < self.pool:
             text = f"address {address} is outside the pool of {self.pool} bytes"
             raise FirmwareError(ErrorCode.BAD_ADDRESS, text)
+        address = index(address)
         inside = next((b for b in self._held.values() if b.address < address < sum(b[:2])), None)
         if inside is None:
             raise FirmwareError(ErrorCode.DOUBLE_FREE, f"nobody holds address {address:#x}")

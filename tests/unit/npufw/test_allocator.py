@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -156,6 +158,20 @@ def test_misuse_is_named_and_changes_nothing(kind: Callable[..., Allocator]) -> 
         assert refused(partial(pool.free, foreign)) is ErrorCode.BAD_ADDRESS
     assert refused(lambda: pool.free(other)) is ErrorCode.DOUBLE_FREE
     assert pool.blocks() == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numpys_whole_numbers_are_sizes_and_addresses_and_nothing_else_is(
+    kind: Callable[..., Allocator],
+) -> None:
+    pool = kind(16 * UNIT_BYTES)
+    address = pool.allocate(int(np.int64(70_000)))
+    assert pool.allocate(np.int64(70_000)) > address  # type: ignore[arg-type]
+    bad: list[Any] = [1.5, "5", None, (1,)]
+    for value in bad:
+        assert refused(partial(pool.allocate, value)) is ErrorCode.BAD_SIZE
+        assert refused(partial(pool.free, value)) is ErrorCode.BAD_ADDRESS
+    pool.free(np.int64(address))  # type: ignore[arg-type]
 
 
 def test_an_exhausted_pool_says_who_holds_what() -> None:
