@@ -25,15 +25,16 @@ from npufw.errors import FirmwareError
 from npufw.faults import Machine, Moment, Outcome, Phase
 from npufw.memory import POISON, Memory
 
-__all__ = ["TRIES", "Repairs"]
+__all__ = ["NAME", "TRIES", "Repairs"]
 
+NAME = "ripple"
+"""Of the defence, in the log and in the surcharge."""
 TRIES = 3
 """How often data is read from DDR, or computed, again."""
 _DEPTH = 8
 """Producers of producers that are run again for one check."""
 _PASSES = 4
 """How often a TOA's operands are checked while repairs go on."""
-_NAME = "ripple"
 
 
 class Repairs:
@@ -105,7 +106,7 @@ class Repairs:
         return crc is None or machine.holds(moment, crc, self._map.areas[area].crc(machine.memory))
 
     def _repair(self, machine: Machine, moment: Moment, area: int, depth: int) -> None:
-        machine.note(_NAME, moment, Outcome.DETECTED, f"{self._named(area)} is bad")
+        machine.note(NAME, moment, Outcome.DETECTED, f"{self._named(area)} is bad")
         writer = self._sums.writers[area]
         if writer < 0:
             raise self._refusal(machine, moment, area, "nobody else has it")
@@ -120,7 +121,7 @@ class Repairs:
                 tries = f"try {attempt}" if attempt > 1 else "the first try"
                 how = "read" if writer in self._constants else "computed"
                 text = f"{self._named(area)} is {how} again, {tries} is right"
-                machine.note(_NAME, moment, Outcome.REPAIRED, text)
+                machine.note(NAME, moment, Outcome.REPAIRED, text)
                 return
         raise self._refusal(machine, moment, area, self._why(machine, area))
 
@@ -140,7 +141,7 @@ class Repairs:
             call = machine.calls[position]
             again = replace(moment, phase=Phase.TOA_READS, step=call.step)
             result = machine.compute(call, again)
-            machine.surcharge[_NAME] += self._image.works[position].alone_cycles
+            machine.surcharge[NAME] += self._image.works[position].alone_cycles
             if result is not None:
                 _write_part(machine.memory, call, result, self._map, area)
                 written = self._map.areas[area].octets
@@ -165,7 +166,7 @@ class Repairs:
         code = ErrorCode.INPUT_LOST if writer < 0 else ErrorCode.ACTIVATION_LOST
         code = ErrorCode.CONSTANTS_LOST if writer in self._constants else code
         text = f"{self._named(area)} is bad: {why}"
-        machine.note(_NAME, moment, Outcome.REFUSED, text)
+        machine.note(NAME, moment, Outcome.REFUSED, text)
         return FirmwareError(code, text)
 
     def _named(self, area: int) -> str:

@@ -22,16 +22,14 @@ from npufw.boot import Image
 from npufw.defences.base import Defence
 from npufw.defences.check_cost import surcharge
 from npufw.defences.check_memory import CheckMap
-from npufw.defences.repair import Repairs
+from npufw.defences.repair import NAME, Repairs
 from npufw.defences.sums import HOST, STATE, CheckedSums
 from npufw.descriptors import HEADER_ROWS
 from npufw.errors import FirmwareError
 from npufw.faults import Hook, Machine, Moment, Outcome, Phase
 from npufw.kernels.base import Step
 
-__all__ = ["DEFENCE", "NAME", "Ripple"]
-
-NAME = "ripple"
+__all__ = ["DEFENCE", "Ripple"]
 
 
 class Ripple(Hook):
