@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +62,7 @@ class RunReport:
         }
         return {
             "schema": 1,
-            "outputs": {n: _summary(a, self.batches) for n, a in self.outputs.items()},
+            "outputs": {n: _finite(_summary(a, self.batches)) for n, a in self.outputs.items()},
             "batches": self.batches,
             "cycles": self.cycles,
             "time_ms": self.time_ms,
@@ -135,6 +136,14 @@ def _summary(array: NDArray[Any], batches: int) -> dict[str, Any]:
         "max": array.max().item(),
         "mean": float(array.mean(dtype=np.float64)),
         "argmax": largest[0] if len(largest) == 1 else largest,
+    }
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Return *values* with None for numbers that JSON does not have."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
     }
 
 

@@ -44,6 +44,7 @@ def test_a_refused_run_says_what_led_to_it_and_what_replays_it() -> None:
     assert found["stderr"].startswith("error: activation_lost (0x52): ")
     silent = npufw("run", BLOB, "--fault", found["faults"][0], "--without", "ripple")
     assert [event["outcome"] for event in silent["events"]] == ["injected"]
+    assert silent["outputs"]["probabilities"]["max"] is None, "NaN is no JSON"
 
 
 def test_eval_counts_refused_samples_apart() -> None:
