@@ -86,10 +86,11 @@ class Cores:
         return f"{found}; taken out, {_left(self.healthy)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the test at boot for JSON: the first core's answer, and whether each passed."""
+        """Return the test at boot for JSON: the first core's answer, and which were taken out."""
         first = next((found.result for found in self.boot_test if found.result is not None), None)
-        rows = [{"core": t.core, "passed": t.passed, "text": t.text} for t in self.boot_test]
-        return {"passed": not self.out, **({} if first is None else first.as_dict()), "cores": rows}
+        out = {str(core): text for core, text in self.out.items()}
+        answer = {} if first is None else first.as_dict()
+        return {"passed": not self.out, **answer, "cores": len(self.engines), "out": out}
 
     def test(self) -> list[CoreTest]:
         """Test every core, those that are out as well; one that passes does not come back in."""

@@ -22,6 +22,8 @@ from npufw.version import VersionRegister
 __all__ = ["NO_FAULTS", "FaultPlan", "JobRefused", "fault_lines", "plan_of", "survived"]
 
 _SHOWN_EVENTS = 8
+_ONE_OF_A_KIND = ("heat", "sensor", "die")
+"""A chip has one temperature, one sensor of it, one silicon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,13 @@ def plan_of(specs: Sequence[str], without: Sequence[str], die: str | None = None
     if unknown:
         text = f"--without {unknown[0]}: there is {', '.join(DEFENCES) or 'no defence'}"
         raise FirmwareError(ErrorCode.FAULT_SPEC, text)
-    return FaultPlan(faults=read_faults(specs), without=frozenset(without), die=die or "")
+    faults = read_faults(specs)
+    names = [fault.model.name for fault in faults]
+    for name in _ONE_OF_A_KIND:
+        if names.count(name) > 1:
+            text = f"{name} is given {names.count(name)} times: a chip has one"
+            raise FirmwareError(ErrorCode.FAULT_SPEC, text)
+    return FaultPlan(faults=faults, without=frozenset(without), die=die or "")
 
 
 NO_FAULTS = FaultPlan()

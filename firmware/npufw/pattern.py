@@ -9,6 +9,7 @@ production tester needs no compiler.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def pattern_codes() -> NDArray[np.int16]:
     return values.astype(np.int16).reshape(PATTERN_SHAPE)
 
 
+@cache
 def pattern_image(target: Target) -> Image:
     """Return the pattern's program, checked as every other."""
     return boot(write_blob(_program(target)), target)

@@ -9,7 +9,7 @@ same correction, be it a convolution or a matmul with one multiplier for all col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Trim(Hook):
             text = f"the table is die {table.die:016x}'s, this is die {die:016x}"
             raise FirmwareError(ErrorCode.WRONG_DIE, text)
         self._unity, self._again = table is None, efuse.again
+        self._die, self._core = die, core
         none = np.zeros(COLUMNS, np.int64)
         self._offset = none if table is None else table.offsets[core]
         self._factor = 1 + (none if table is None else table.gains[core]) * GAIN_STEP
@@ -59,6 +60,16 @@ class Trim(Hook):
             text = "the eFuse is blank: the die is not calibrated, unity gain"
             machine.note("efuse", moment, Outcome.DETECTED, text)
 
+    def report(self) -> dict[str, Any]:
+        """Return which die runs, and whether its table is in force."""
+        found = {"id": f"{self._die:016x}", "core": self._core, "trimmed": not self._unity}
+        return {"die": found}
+
+    def report_lines(self) -> Iterator[str]:
+        """Yield the same for people."""
+        how = "at unity gain" if self._unity else "trimmed by its eFuse table"
+        yield f"die {self._die:016x}, core {self._core}: {how}"
+
     def summed(self, machine: Machine, moment: Moment, sums: NDArray[Any]) -> NDArray[Any]:
         """Trim what the columns have read."""
         if self._unity:
@@ -66,7 +77,9 @@ class Trim(Hook):
         lanes = np.arange(sums.shape[-1]) % COLUMNS
         if sums.dtype == np.float32:
             return np.asarray(sums * self._factor[lanes].astype(np.float32))
-        return np.asarray(np.rint((sums - self._offset[lanes]) * self._factor[lanes]))
+        made = sums - self._offset[lanes]
+        made *= self._factor[lanes]
+        return np.asarray(np.rint(made, out=made))
 
 
 def _trim(image: Image, faults: Sequence[Hook]) -> Trim | None:

@@ -109,7 +109,9 @@ class DieHook(Hook):
         lanes = np.arange(sums.shape[-1]) % COLUMNS
         if sums.dtype == np.float32:
             return np.asarray(sums * self._gain[lanes].astype(np.float32))
-        return np.asarray(np.rint(sums * self._gain[lanes] + self._offset[lanes]))
+        made = sums * self._gain[lanes]
+        made += self._offset[lanes]
+        return np.asarray(np.rint(made, out=made))
 
 
 def _die(image: Image, values: Values) -> DieHook:

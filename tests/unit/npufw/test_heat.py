@@ -335,6 +335,13 @@ def test_the_profile_s_thermal_stall_is_replays_and_derated_cycles() -> None:
     assert sum(layer.cycles for layer in stale.layers) == stale.cycles
 
 
+@pytest.mark.parametrize("name", ["heat", "sensor", "die:seed=1"])
+def test_a_chip_has_one_temperature_one_sensor_one_silicon(name: str) -> None:
+    with pytest.raises(AbiError, match="2 times") as refused:
+        plan_of([name, name], [])
+    assert refused.value.code is ErrorCode.FAULT_SPEC
+
+
 def test_heat_and_flips_in_one_run_are_survived_together() -> None:
     """G1.7: at every temperature the flips are repaired, and the set is the band's."""
     image = image_of("conv")
