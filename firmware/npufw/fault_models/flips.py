@@ -36,7 +36,8 @@ _STUCK_IN = FREE | {Phase.TOA_READS, Phase.OUTPUT_READS, Phase.HEADER_CHECKS, Ph
 class Upset:
     """What flips, and when: *masks* are XORed to bytes at *places* of *space*, None for the table.
 
-    Places of the table are bytes of a copy. A *stuck* row reads as *value* from then on.
+    Places of the table are bytes of a copy. A *stuck* row reads as *value* from then on. It comes
+    at *phase* of *toa* in *job*, or as soon as *cycle* has come where that is given.
     """
 
     space: Space | None
@@ -48,9 +49,14 @@ class Upset:
     toa: int | None
     job: int
     text: str
+    cycle: int | None = None
 
-    def due(self, moment: Moment) -> bool:
-        """Whether it comes at *moment* of its job."""
+    def due(self, moment: Moment, job: int) -> bool:
+        """Whether it comes at *moment* of *job*."""
+        if self.cycle is not None:
+            return moment.phase in FREE and moment.cycle >= self.cycle
+        if job != self.job:
+            return False
         index = None if moment.step is None else moment.step.index
         return moment.phase is self.phase and self.toa in (None, index)
 
@@ -72,7 +78,7 @@ class Upsets(Hook):
             return
         if moment.phase is Phase.RUN_STARTS:
             self._job += 1
-        if not self._hit and self._job == upset.job and upset.due(moment):
+        if not self._hit and upset.due(moment, self._job):
             self._hit = True
             machine.note("upset", moment, Outcome.INJECTED, upset.text)
             _flip(machine, upset)
@@ -109,6 +115,7 @@ def draw_upset(
     at: str = "before",
     op: str = "",
     job: int = 0,
+    cycle: int | None = None,
 ) -> Upset:
     """Return an upset in *region*; ValueError when the program has none of it.
 
@@ -138,6 +145,7 @@ def draw_upset(
         phase=phase,
         toa=None if site.step is None else site.step.index,
         job=job,
+        cycle=cycle,
         text=_text(image, site, space, chosen, masks),
     )
 
@@ -296,6 +304,7 @@ def _make_flip(image: Image, values: Values) -> Hook:
         at=str(values["at"]),
         op=str(values["op"]),
         job=int(values["job"]),
+        cycle=int(values["cycle"]) if int(values["cycle"]) >= 0 else None,
     )
     return Upsets(upset)
 
@@ -351,6 +360,13 @@ FLIP = FaultModel(
         ),
         _OP,
         Field(name="job", kind=int, default=0, help="in which run, from 0"),
+        Field(
+            name="cycle",
+            kind=int,
+            low=-1,
+            default=-1,
+            help="hit as soon as this cycle since the load has come, whatever is read; -1: see at",
+        ),
         SEED,
     ),
     make=_make_flip,

@@ -179,7 +179,7 @@ def test_what_a_fault_did_stands_in_the_report_of_a_run() -> None:
     assert list(event) == ["kind", "outcome", "cycle", "text"]
     assert (event["kind"], event["outcome"]) == ("upset", "injected")
     assert report["faults"] == [
-        "flip:region=arena,shape=scattered,bits=1,at=before,job=0,seed=3",
+        "flip:region=arena,shape=scattered,bits=1,at=before,job=0,cycle=-1,seed=3",
     ]
     plain = run_blob(made, inputs=[], output=None, repeat=1).as_dict()
     assert (plain["events"], plain["faults"], plain["surcharge"]) == ([], [], {})

@@ -87,6 +87,20 @@ def test_a_flip_before_the_check_is_repaired(region: str, seed: int) -> None:
     assert outcomes(engine) == []
 
 
+def test_a_flip_may_come_at_a_cycle() -> None:
+    whole = SUBJECT.image.timeline.cycles
+    engine = machine(of(f"flip:region=weights,op=r5,seed=3,cycle={whole + 4000}"))
+    for _ in range(2):
+        assert_right(engine.run(INPUTS))
+    events = engine.drain()
+    assert [event.outcome for event in events] == [
+        Outcome.INJECTED,
+        Outcome.DETECTED,
+        Outcome.REPAIRED,
+    ]
+    assert whole + 4000 <= events[0].cycle <= events[1].cycle
+
+
 def test_constants_that_are_bad_in_ddr_are_read_three_times_and_refused_by_name() -> None:
     counts = Counts()
     engine = machine(of("flip:region=constants,op=r4,seed=1"), counts)
