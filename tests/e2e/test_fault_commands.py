@@ -1,4 +1,4 @@
-"""Faults through the commands: run, eval, selftest, faults. The chapters of gates 2 and 5 run the gates."""
+"""Faults through the commands run, eval, selftest and faults; chapters 2 and 5 run their gates."""
 
 from __future__ import annotations
 
