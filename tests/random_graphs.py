@@ -24,7 +24,7 @@ from npuc.ir.core import REGISTRY, Graph, Op, State, Value
 from npuc.ir.printer import print_graph
 from npuc.ir.types import Quant, TensorType
 from npuc.ops.pointwise import Unary
-from tests.random_movement import MOVES
+from tests.random_movement import MOVES, expand
 
 __all__ = ["Case", "random_case"]
 
@@ -529,16 +529,6 @@ def _identity(maker: _Maker) -> None:
         maker.append("identity", [x])
 
 
-def _expand(maker: _Maker) -> None:
-    x = maker.value()
-    if x is None:
-        return
-    shape = [d if d > 1 else maker.between(1, 6) for d in x.tensor.dims]
-    if len(shape) < 4 and maker.between(0, 2) == 2:
-        shape.insert(0, maker.between(1, 3))
-    maker.append("expand", [x], shape=tuple(shape))
-
-
 def _requantise(maker: _Maker) -> None:
     """A quantize and dequantize pair, as a quantised model holds it; sometimes codes only."""
     x = maker.value()
@@ -595,7 +585,7 @@ _KINDS: tuple[Callable[[_Maker], None], ...] = (
     _split,
     _softmax,
     _identity,
-    _expand,
+    expand,
     _requantise,
     _cast,
     *MOVES,

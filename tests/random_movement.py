@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from npuc.ir.core import Value
 from npuc.resampling import COORDINATES, NEAREST
 
-__all__ = ["MOVES", "Maker"]
+__all__ = ["MOVES", "Maker", "expand"]
 
 
 class Maker(Protocol):
@@ -141,6 +141,17 @@ def _conv_transpose(maker: Maker, x: Value) -> None:
 
 def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def expand(maker: Maker) -> None:
+    """Repeat dims of 1, sometimes with a new one in front."""
+    x = maker.value()
+    if x is None:
+        return
+    shape = [d if d > 1 else maker.between(1, 6) for d in x.tensor.dims]
+    if len(shape) < 4 and maker.between(0, 2) == 2:
+        shape.insert(0, maker.between(1, 3))
+    maker.append("expand", [x], shape=tuple(shape))
 
 
 def _of(kind: Callable[[Maker, Value], None], *ranks: int) -> Callable[[Maker], None]:
