@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"npuabi": "firmware", "npuc": "compiler", "npufw": "firmware"}
-MAY_IMPORT = {"npuabi": set[str](), "npuc": {"npuabi"}, "npufw": {"npuabi"}}
+PACKAGES = {"npuabi": "firmware", "npuc": "compiler", "npufw": "firmware", "npurt": "runtime"}
+MAY_IMPORT = {
+    "npuabi": set[str](),
+    "npuc": {"npuabi"},
+    "npufw": {"npuabi"},
+    "npurt": {"npuabi", "npufw"},
+}
 MAY_ALSO = {"compiler/npuc/check/device.py": {"npufw"}}
 """The two levels that ``npuc check`` runs on the device; the compiler library never does."""
 FOLDERS = {"compiler", "firmware", "runtime"}
@@ -71,7 +76,7 @@ def _order(name: str) -> tuple[int, list[tuple[int, str]]]:
     return kind, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
-ALL_FILES = _files("compiler", "firmware", "tests", "tools")
+ALL_FILES = _files("compiler", "firmware", "runtime", "tests", "tools")
 MODULES = [path for package in PACKAGES for path in _modules(package)]
 
 

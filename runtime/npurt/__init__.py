@@ -1,0 +1,5 @@
+"""The host runtime of the NPU: sessions, a service over all cores, and models of both under load."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
