@@ -1,4 +1,4 @@
-"""The host runtime of the NPU: sessions, a service over all cores, and models of both under load."""
+"""The host runtime of the NPU: sessions, a service over all cores, models of both under load."""
 
 from __future__ import annotations
 
