@@ -45,7 +45,7 @@ class Machine:
     """A context switch: drain the units, save and load registers."""
     quantum_us: int = 10_000
     """What a time-sliced context runs before the next one of its core."""
-    reload_us: int = 5_000
+    reload_us: int = 4_500
     """Moving a context's memory back in when it was displaced, DDR undisturbed."""
     resident: int = 2
     """Contexts that a core's memory holds."""
