@@ -20,7 +20,7 @@ from enum import Enum, auto
 
 from npurt.physics import LOADING, Machine, Work, slowdowns
 
-__all__ = ["Clients", "Response", "simulate_clients"]
+__all__ = ["Clients", "History", "Response", "simulate_clients"]
 
 _SLIVER = 1e-6
 """Microseconds that are rounding error and not work."""
@@ -33,6 +33,8 @@ class Clients:
     ``prepare_us`` is host work on an input: one client after the other when they share an input
     buffer; else on ``host_cpus`` at once. ``fits`` are the contexts that device memory holds, None
     for all, and ``load_us`` is what bringing in another takes, on the core that is to run it.
+    Outputs that nobody releases take ``leak_bytes`` each; when ``room_bytes`` of them are full the
+    process is killed, whatever is in flight is lost, and all begins again after ``restart_us``.
     """
 
     count: int
@@ -43,6 +45,17 @@ class Clients:
     host_cpus: int = 4
     fits: int | None = None
     load_us: int = 0
+    leak_bytes: int = 0
+    room_bytes: int = 0
+    restart_us: int = 0
+
+
+@dataclass(slots=True)
+class History:
+    """What became of clients: the requests in the order of their ends, and when memory was full."""
+
+    responses: list[Response] = field(default_factory=list)
+    kills_us: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +72,8 @@ class Response:
         return self.done_us - self.dispatched_us
 
 
-def simulate_clients(machine: Machine, clients: Clients, duration_us: int) -> list[Response]:
-    """Return every request that ended before *duration_us*, in the order of their ends."""
+def simulate_clients(machine: Machine, clients: Clients, duration_us: int) -> History:
+    """Return what happened before *duration_us*."""
     return _TimeSliced(machine, clients).run(duration_us)
 
 
@@ -93,21 +106,27 @@ class _Core:
 class _TimeSliced:
     def __init__(self, machine: Machine, clients: Clients) -> None:
         self.machine, self.clients = machine, clients
-        self.cores = [_Core() for _ in range(machine.cores)]
+        self.history = History()
         self.time = 0.0
+        self._start(0.0)
+
+    def _start(self, at: float) -> None:
+        """Begin with nothing in any memory, and all clients preparing from *at* on."""
+        machine, clients = self.machine, self.clients
+        self.leaked = 0
+        self.cores = [_Core() for _ in range(machine.cores)]
         self.left = [0.0] * clients.count
         self.dispatched = [0.0] * clients.count
         self.outside: deque[int] = deque()
         self.in_flight: set[int] = set()
         self.loaded: OrderedDict[int, None] = OrderedDict()
         self.to_load: set[int] = set()
-        self.hosts_free = [0.0] * (1 if clients.shared_buffer else clients.host_cpus)
+        self.hosts_free = [at] * (1 if clients.shared_buffer else clients.host_cpus)
         self.due: list[tuple[float, int]] = []
-        self.ended: list[Response] = []
         for client in range(clients.count):
-            self._prepare(client, 0.0)
+            self._prepare(client, at)
 
-    def run(self, duration_us: int) -> list[Response]:
+    def run(self, duration_us: int) -> History:
         while self.time < duration_us:
             self._slow()
             self._advance(min(self._ends(), default=float("inf")))
@@ -115,7 +134,10 @@ class _TimeSliced:
             self._dispatch()
             for core in self.cores:
                 self._step(core)
-        return self.ended
+            if self.leaked > self.clients.room_bytes:
+                self.history.kills_us.append(self.time)
+                self._start(self.time + self.clients.restart_us)
+        return self.history
 
     def _prepare(self, client: int, at: float) -> None:
         """Let *client* prepare its next input from *at* on, where the host has room."""
@@ -193,7 +215,9 @@ class _TimeSliced:
 
     def _pause_or_end(self, core: _Core, piece: _Slice) -> None:
         if piece.left_us <= _SLIVER:
-            self.ended.append(Response(piece.client, self.dispatched[piece.client], self.time))
+            response = Response(piece.client, self.dispatched[piece.client], self.time)
+            self.history.responses.append(response)
+            self.leaked += self.clients.leak_bytes
             self.in_flight.remove(piece.client)
             self.loaded.move_to_end(piece.client)
             self._prepare(piece.client, self.time + self.clients.gap_us)

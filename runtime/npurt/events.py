@@ -64,46 +64,36 @@ class Core:
     switch_us: float = 0.0
     stop_us: float = 0.0
     slowdown: float = 1.0
+    since_us: float = 0.0
+    end_us: float = math.inf
     last: str | None = None
     stacked: int = 0
     healthy: bool = True
     stalled_until_us: float = 0.0
     busy_us: float = 0.0
     switches: int = 0
-    taken: int = 0
 
-    def next_us(self, now: float) -> float:
-        """Return when it comes to its next stop, if nothing changes."""
+    def settle(self, now: float) -> None:
+        """Account for what was done since the last time."""
+        if self.job is not None:
+            passed = now - self.since_us
+            self.busy_us += passed
+            if self.switch_us:
+                left = self.switch_us - passed
+                self.switch_us = left if left > _SLIVER else 0.0
+            else:
+                self.job.payload.left_us -= passed / self.slowdown
+        self.since_us = now
+
+    def plan(self, now: float, slowdown: float) -> None:
+        """Go on from *now*, to which it is settled, at another speed."""
+        self.slowdown = slowdown
         if self.job is None:
-            return self.stalled_until_us if self.stalled_until_us > now else math.inf
-        if self.switch_us:
-            return now + self.switch_us
-        left: float = self.job.payload.left_us - self.stop_us
-        return now + max(0.0, left) * self.slowdown
-
-    def work(self, passed: float) -> bool:
-        """Work for *passed* microseconds; return whether a switch came to its end."""
-        if self.job is None:
-            return False
-        self.busy_us += passed
-        if not self.switch_us:
-            self.job.payload.left_us -= passed / self.slowdown
-            return False
-        self.switch_us -= passed
-        if self.switch_us > _SLIVER:
-            return False
-        self.switch_us = 0.0
-        return True
-
-    @property
-    def arrived(self) -> bool:
-        """Whether it has come to its stop."""
-        job = self.job
-        return (
-            job is not None
-            and not self.switch_us
-            and bool(job.payload.left_us <= self.stop_us + _SLIVER)
-        )
+            self.end_us = self.stalled_until_us if self.stalled_until_us > now else math.inf
+        elif self.switch_us:
+            self.end_us = now + self.switch_us
+        else:
+            self.end_us = now + (self.job.payload.left_us - self.stop_us) * slowdown
 
 
 @dataclass(slots=True)
@@ -125,14 +115,14 @@ class Simulation:
     rejected: int = 0
     counts: dict[JobState, int] = field(default_factory=lambda: dict.fromkeys(_FINAL, 0))
     _heat: float = 1.0
-    _due: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _due: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
     _numbers: int = 0
     _changed: bool = True
 
     def __post_init__(self) -> None:
         self.cores = [Core(number) for number in range(self.machine.cores)]
 
-    def at(self, time_us: float, action: Callable[[], None]) -> None:
+    def at(self, time_us: float, action: Callable[[], object]) -> None:
         """Let *action* happen at *time_us*; those of one time in the order of the calls."""
         self._numbers += 1
         heapq.heappush(self._due, (time_us, self._numbers, action))
@@ -177,6 +167,7 @@ class Simulation:
         """Let the job on core *number* fail, if there is one."""
         core = self.cores[number]
         if core.job is not None:
+            core.settle(self.time)
             job, core.job = core.job, None
             job.state = JobState.FAILED
             self._tell(core, job, "failed")
@@ -197,6 +188,7 @@ class Simulation:
         core = self.cores[number]
         core.healthy, core.stacked, self._changed = False, 0, True
         others = [other.number for other in self.cores if other.healthy]
+        core.settle(self.time)
         if core.job is not None:
             self.policy.put_back(core.job, number)
             core.job = None
@@ -207,39 +199,35 @@ class Simulation:
 
     def run(self, until_us: float = math.inf) -> None:
         """Let everything up to *until_us* happen, or until nothing more will."""
+        due, cores = self._due, self.cores
         while True:
             if self._changed:
                 self._assign()
-            next_us = min(core.next_us(self.time) for core in self.cores)
-            if self._due:
-                next_us = min(next_us, self._due[0][0])
+            next_us = due[0][0] if due else math.inf
+            for core in cores:
+                next_us = min(next_us, core.end_us)
             deadline = self.policy.next_deadline_us
             if deadline is not None:
                 next_us = min(next_us, max(self.time, deadline + 1.0))
             if next_us > until_us or next_us == math.inf:
                 break
-            self._advance(next_us)
+            self.time = max(self.time, next_us)
             self._happen()
         if until_us != math.inf:
-            self._advance(max(self.time, until_us))
-
-    def _advance(self, until: float) -> None:
-        passed = until - self.time
-        if passed > 0:
-            for core in self.cores:
-                self._changed |= core.work(passed)
-        self.time = until
+            self.time = max(self.time, until_us)
 
     def _happen(self) -> None:
         now = self.time + _SLIVER
         for core in self.cores:
-            if core.arrived:
-                self._stop(core)
-            elif core.job is None and core.stalled_until_us:
+            if core.end_us <= now:
                 self._changed = True
-        for job in self.policy.overdue(int(self.time)):
-            self.policy.give_up(job, JobState.FAILED)
-            self._end(job, JobState.FAILED)
+                core.settle(self.time)
+                if core.job is not None and core.job.payload.left_us <= core.stop_us + _SLIVER:
+                    self._stop(core)
+        if self.policy.next_deadline_us is not None:
+            for job in self.policy.overdue(int(self.time)):
+                self.policy.give_up(job, JobState.FAILED)
+                self._end(job, JobState.FAILED)
         while self._due and self._due[0][0] <= now:
             heapq.heappop(self._due)[2]()
 
@@ -251,27 +239,30 @@ class Simulation:
             core.job = None
             job.state = JobState.DONE
             self._tell(core, job, "done")
-            self._changed = True
             self._end(job, JobState.DONE)
         elif self.policy.preempts(job, core.number):
             core.job = None
             core.stacked += 1
             self.policy.put_back(job, core.number)
             self._tell(core, job, "preempted")
-            self._changed = True
         else:
             core.stop_us = 0.0
 
     def _assign(self) -> None:
         """Give free cores their next jobs, and set the speeds."""
-        self._changed = False
+        self._changed, now = False, self.time
+        at_work: list[Core] = []
         for core in self.cores:
-            if core.job is None and core.healthy and core.stalled_until_us <= self.time:
+            core.settle(now)
+            if core.job is None and core.healthy and core.stalled_until_us <= now:
                 self._take_up(core)
-        at_work = [c for c in self.cores if c.job is not None and not c.switch_us]
-        works = tuple(c.job.payload.model.work for c in at_work if c.job is not None)
+            if core.job is None or core.switch_us:
+                core.plan(now, 1.0)
+            else:
+                at_work.append(core)
+        works = tuple([core.job.payload.model.work for core in at_work if core.job is not None])
         for core, slowdown in zip(at_work, slowdowns(works), strict=True):
-            core.slowdown = slowdown * self._heat
+            core.plan(now, slowdown * self._heat)
 
     def _take_up(self, core: Core) -> None:
         job = self.policy.pick(core.number, int(self.time))
@@ -284,7 +275,6 @@ class Simulation:
             core.switches += 1
         core.stacked -= resumed
         core.job, core.last, core.stop_us = job, request.model.name, 0.0
-        core.taken += 1
         job.begun = True
         if request.first_us is None:
             request.first_us = self.time
@@ -300,6 +290,7 @@ class Simulation:
             if least is None or least.job is None or job.level < least.job.level:
                 least = core
         if least is not None and least.job is not None:
+            least.settle(self.time)
             request: Request = least.job.payload
             size = request.model.descriptor_us
             left = request.left_us

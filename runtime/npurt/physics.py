@@ -19,9 +19,9 @@ _ENOUGH = 1e-12
 _MOST_ROUNDS = 1000
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What a core does: its time alone, and how much of that it is at DDR."""
+    """What a core does: its time alone, and how much of that it is at DDR. Compared by identity."""
 
     alone_us: int
     ddr_us: int
@@ -51,7 +51,7 @@ class Machine:
     """Contexts that a core's memory holds."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 16)
 def slowdowns(works: tuple[Work, ...]) -> tuple[float, ...]:
     """Return by what each of *works*, which run at the same time, takes longer than alone."""
     shares = [0.5] * len(works)

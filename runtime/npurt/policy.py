@@ -68,14 +68,15 @@ class Policy:
     ageing_us: int
     _queues: dict[_Key, deque[Job]] = field(default_factory=dict)
     _deadlines: list[tuple[int, int, Job]] = field(default_factory=list)
-    _waiting: int = 0
+    _counts: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
+    """Jobs that wait, by priority."""
 
     def __post_init__(self) -> None:
         if self.ageing_us <= 0:
             raise ValueError(f"ageing_us is above 0, got {self.ageing_us}")
 
     def __len__(self) -> int:
-        return self._waiting
+        return sum(self._counts)
 
     def __iter__(self) -> Iterator[Job]:
         """The jobs that wait, level by level, in no order between levels."""
@@ -86,7 +87,7 @@ class Policy:
         if not 0 <= job.priority < PRIORITIES:
             raise ValueError(f"priorities are 0 to {HIGHEST}, got {job.priority}")
         self._queue(job).append(job)
-        self._waiting += 1
+        self._counts[job.priority] += 1
         if job.deadline_us is not None:
             heapq.heappush(self._deadlines, (job.deadline_us, job.number, job))
 
@@ -95,14 +96,14 @@ class Policy:
         job.state, job.core = JobState.WAITING, None
         job.cores = frozenset({core})
         self._queue(job).appendleft(job)
-        self._waiting += 1
+        self._counts[job.priority] += 1
 
     def give_up(self, job: Job, state: JobState) -> bool:
         """Take a waiting *job* out for good; False when it does not wait any more."""
         if job.state is not JobState.WAITING:
             return False
         job.state = state
-        self._waiting -= 1
+        self._counts[job.priority] -= 1
         return True
 
     def free(self, job: Job, sick: int, cores: Collection[int]) -> None:
@@ -124,12 +125,14 @@ class Policy:
         if key is None:
             return None
         job = self._queues[key].popleft()
-        self._waiting -= 1
+        self._counts[job.priority] -= 1
         job.state, job.core, job.level = JobState.RUNNING, core, self._level(job, now_us)
         return job
 
     def preempts(self, running: Job, core: int) -> bool:
         """Whether a job waits that may take *core* from *running*: of a higher priority than it."""
+        if not any(self._counts[running.level + 1 :]):
+            return False
         return any(
             priority > running.level and _allows(cores, core) and self._head(queue) is not None
             for (priority, cores), queue in self._queues.items()
