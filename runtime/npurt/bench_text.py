@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 
@@ -62,7 +64,7 @@ def _megabytes(row: Row) -> str:
 def _print_parameters(board: Board, console: Console) -> None:
     machine, work = board.machine, board.work
     console.print(
-        f"parameters: a run of {work.alone_us / 1e3:g} ms, of which {work.ddr_us / 1e3:g} ms at DDR; "
+        f"parameters: a run of {work.alone_us / 1e3:g} ms, {work.ddr_us / 1e3:g} ms of it at DDR; "
         f"{machine.cores} cores; switch {machine.switch_us / 1e3:g} ms; quantum "
         f"{machine.quantum_us / 1e3:g} ms; {machine.resident} contexts resident a core, reload "
         f"{machine.reload_us / 1e3:g} ms; gap {board.gap_us / 1e3:g} ms; naive: input "
@@ -76,21 +78,22 @@ def _print_parameters(board: Board, console: Console) -> None:
 def print_played(played: Played, console: Console) -> None:
     """Print what a scenario gave each group of clients."""
     found = played_dict(played)
-    table = Table(title=f"{found['duration_s']:g} s of emulated time, seed {found['seed']}")
-    heads = ("model", "arrivals", "clients", "priority", "done", "failed", "cancelled", "refused")
-    times = ("mean ms", "p50 ms", "p99 ms", "max ms", "bound ms")
-    for head in (*heads, *times):
-        table.add_column(head, justify="left" if head in heads[:2] else "right")
+    console.print(f"{found['duration_s']:g} s of emulated time, seed {found['seed']}")
     for group in found["groups"]:
-        names = [group["model"], group["arrivals"]]
-        counts = ("clients", "priority", "done", "failed", "cancelled", "rejected")
-        numbers = [f"{group[key]:,}" for key in counts]
-        keys = ("mean_ms", "p50_ms", "p99_ms", "max_ms", "bound_ms")
-        spans = ["none" if group[k] is None else f"{group[k]:,.1f}" for k in keys]
-        table.add_row(*names, *numbers, *spans)
-    console.print(table)
+        console.print(_group_text(group), soft_wrap=True)
     for core in found["cores"]:
         out = "" if core["healthy"] else ", taken out"
         busy = f"{core['busy']:.0%} busy, {core['switches']:,} switches{out}"
         console.print(f"core {core['core']}: {busy}")
     console.print(f"{found['open']} jobs were still open at the end")
+
+
+def _group_text(group: dict[str, Any]) -> str:
+    counts = ", ".join(
+        f"{group[key]:,} {key}" for key in ("done", "failed", "cancelled", "rejected") if group[key]
+    )
+    spans = ", ".join(f"{key} {group[f'{key}_ms']:,.1f}" for key in ("mean", "p50", "p99", "max"))
+    bound = group["bound_ms"]
+    limit = "no bound" if bound is None else f"bound {bound:,.1f}"
+    who = f"{group['clients']} x {group['model']}, {group['arrivals']}"
+    return f"priority {group['priority']}, {who}: {counts or 'nothing'}; ms {spans}, {limit}"
