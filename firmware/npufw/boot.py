@@ -52,6 +52,13 @@ class Port:
         """The model's shape, batch first."""
         return self.entry.shape[: self.entry.rank]
 
+    def shape_of(self, runs: int) -> tuple[int, ...]:
+        """The shape of *runs* compiled batches; those of a scalar become a vector."""
+        shape = self.shape
+        if runs == 1:
+            return shape
+        return (runs * shape[0], *shape[1:]) if shape else (runs,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StateTensor:

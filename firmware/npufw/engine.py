@@ -5,7 +5,7 @@ At equal times ends come before starts. So a wait that is missing shows as wrong
 machine, and never as a different order of calls.
 
 Invariant: a run that nobody watches goes through a loop that calls nobody; hooks and observers
-(npufw.faults) cost nothing until there is one.
+(npufw.faults) and the pauses between TOAs cost nothing until there is one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from npuabi.enums import Space
 from npuabi.errors import AbiError
-from npufw.boot import Image, Port
+from npufw.boot import Image
 from npufw.calls import Binder, Call
 from npufw.descriptors import DescriptorMemory
 from npufw.errors import FirmwareError
@@ -59,8 +59,9 @@ _WORDS = {Phase.TOA_READS: "start", Phase.TOA_DONE: "end"}
 class Engine:
     """An image loaded into one core's memory, ready to run as often as wanted.
 
-    ``observe`` may be set to a callable. *hooks* are faults and defences, called in their order.
-    ``events`` are the starts and ends in the order of execution: that of the timeline, or the
+    ``observe`` may be set to a callable, and so may ``pause``: it is called after each TOA, when
+    the core could be given to another program. *hooks* are faults and defences, called in their
+    order. *memory* is where the program runs, unless it is to make its own. ``events`` are the starts and ends in the order of execution: that of the timeline, or the
     *events* given, which hold each TOA's start and later its end; whether the program's waits
     allow that order is the caller's business. *register* is the device's version register, which
     each run reads again.
@@ -74,17 +75,13 @@ class Engine:
         events: Iterable[Event] | None = None,
         hooks: Sequence[Hook] = (),
         register: VersionRegister | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        header = image.program.header
         self.image = image
         self.observe = observe
+        self.pause: Callable[[], None] | None = None
         self.register = register or VersionRegister(image.firmware)
-        self.memory = Memory.create(
-            sram_bytes=image.target.sram_bytes,
-            arena_bytes=header.arena_bytes,
-            constants=image.program.constants,
-            writable=bool(hooks),
-        )
+        self.memory = _memory_of(image, writable=bool(hooks)) if memory is None else memory
         self._binder = Binder(self.memory)
         self._calls = [self._binder.bind(step) for step in image.steps]
         self.events = _order(image) if events is None else _whole(image, events)
@@ -156,16 +153,25 @@ class Engine:
         self._confirm_version()
         runs = runs_of(image.inputs, inputs)
         given = [batches(port, inputs[port.name], runs) for port in image.inputs]
-        results: list[list[NDArray[Any]]] = [[] for _ in image.outputs]
-        for run in range(runs):
+        taken = [np.empty((runs, *view.shape), view.dtype) for view in self._outputs]
+        self.transfer(given, taken)
+        return {
+            port.name: array.reshape(port.shape_of(runs))
+            for port, array in zip(image.outputs, taken, strict=True)
+        }
+
+    def transfer(self, given: Sequence[NDArray[Any]], taken: Sequence[NDArray[Any]]) -> None:
+        """Run the batches of *given* and put the outputs into *taken*.
+
+        They hold an array (runs, N, C, H, W) for each input and output, in order, with any strides;
+        whoever calls has checked them, as ``run`` does.
+        """
+        for run in range(len(taken[0])):
             for view, arrays in zip(self._inputs, given, strict=True):
                 view[...] = arrays[run]
             self._execute()
-            for kept, view in zip(results, self._outputs, strict=True):
-                kept.append(view.copy())
-        return {
-            port.name: _dense(port, kept) for port, kept in zip(image.outputs, results, strict=True)
-        }
+            for arrays, view in zip(taken, self._outputs, strict=True):
+                arrays[run] = view
 
     def _confirm_version(self) -> None:
         try:
@@ -210,10 +216,12 @@ class Engine:
 
     def _execute(self) -> None:
         self._binder.sums.values = None
-        if self.observe is None and not self._machine.hooks:
-            self._execute_plainly()
-        else:
+        if self.observe is not None or self._machine.hooks:
             self._execute_guarded()
+        elif self.pause is not None:
+            self._execute_pausing(self.pause)
+        else:
+            self._execute_plainly()
         self._runs += 1
 
     def _execute_plainly(self) -> None:
@@ -226,6 +234,18 @@ class Engine:
             result = pending.pop(position)
             if result is not None:
                 call.write(result)
+
+    def _execute_pausing(self, pause: Callable[[], None]) -> None:
+        pending: dict[int, NDArray[Any] | None] = {}
+        for position, begins in self.events:
+            call = self._calls[position]
+            if begins:
+                pending[position] = call.compute()
+                continue
+            result = pending.pop(position)
+            if result is not None:
+                call.write(result)
+            pause()
 
     def _execute_guarded(self) -> None:
         hooks, machine = self._machine.hooks, self._machine
@@ -259,6 +279,8 @@ class Engine:
                 call.write(result)
             machine.tell(Moment(Phase.TOA_WRITTEN, before + slot.end, call.step))
             machine.tell(Moment(Phase.TOA_DONE, before + slot.end, call.step))
+            if self.pause is not None:
+                self.pause()
         for phase in (Phase.RUN_ENDS, Phase.OUTPUT_CHECKS, Phase.OUTPUT_READS):
             machine.tell(Moment(phase, before + whole))
 
@@ -282,6 +304,15 @@ class Engine:
             return call
         check_range(call.step, step)
         return self._binder.bind_once(step)
+
+
+def _memory_of(image: Image, *, writable: bool) -> Memory:
+    return Memory.create(
+        sram_bytes=image.target.sram_bytes,
+        arena_bytes=image.program.header.arena_bytes,
+        constants=image.program.constants,
+        writable=writable,
+    )
 
 
 def _whole(image: Image, events: Iterable[Event]) -> list[Event]:
@@ -311,11 +342,3 @@ def _order(image: Image) -> list[Event]:
         events.append((slot.start, 1, position))
         events.append((slot.end, 2 if slot.end <= slot.start else 0, position))
     return [(position, kind == 1) for _, kind, position in sorted(events)]
-
-
-def _dense(port: Port, kept: list[NDArray[Any]]) -> NDArray[Any]:
-    shape = port.shape
-    if len(kept) == 1 or not shape:
-        whole = kept[0] if len(kept) == 1 else np.stack(kept)
-        return whole.reshape(shape if len(kept) == 1 else (len(kept),))
-    return np.concatenate([values.reshape(shape) for values in kept])

@@ -1,7 +1,7 @@
 """Host arrays in and out: every mismatch is refused with what was expected and what was given.
 
-Invariant: nothing is converted silently. Strided and read-only arrays are copied; other dtypes,
-byte orders and shapes, and NaN, are refused (C37).
+Invariant: nothing is converted silently. Strided and read-only arrays are taken as they are; other
+dtypes, byte orders and shapes, and NaN, are refused (C37).
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ def state_arrays(states: Sequence[StateTensor], arrays: Mapping[str, NDArray[Any
 
 
 def batches(port: Port, array: NDArray[Any], runs: int) -> NDArray[Any]:
-    """Return *array* as (runs, N, C, H, W) of the device, contiguous."""
-    dense = np.ascontiguousarray(array)
-    return dense.reshape(runs, *port.tensor.dims)
+    """Return *array* as (runs, N, C, H, W) of the device, a view wherever its strides allow it."""
+    return np.asarray(array).reshape(runs, *port.tensor.dims)
 
 
 def _runs(port: Port, array: NDArray[Any]) -> int:
