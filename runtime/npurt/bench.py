@@ -11,7 +11,7 @@ from typing import Any
 
 from npuabi.progress import Progress, silent
 from npurt.board import Board, Row, contexts, naive, service
-from npurt.bounds import worst_response_us
+from npurt.bounds import worst_responses_us
 from npurt.play import Played
 
 __all__ = [
@@ -139,10 +139,10 @@ def played_dict(played: Played) -> dict[str, Any]:
             for core in played.simulation.cores
         ],
         "open": played.open,
+        "risen": played.simulation.risen,
     }
 
 
 def _groups(played: Played) -> Iterator[dict[str, Any]]:
-    for group in played.groups:
-        bound = worst_response_us(played.scenario, group.client)
+    for group, bound in zip(played.groups, worst_responses_us(played.scenario), strict=True):
         yield {**group.as_dict(), "bound_ms": None if bound is None else bound / 1e3}

@@ -85,7 +85,12 @@ def print_played(played: Played, console: Console) -> None:
         out = "" if core["healthy"] else ", taken out"
         busy = f"{core['busy']:.0%} busy, {core['switches']:,} switches{out}"
         console.print(f"core {core['core']}: {busy}")
-    console.print(f"{found['open']} jobs were still open at the end")
+    console.print(f"{found['open']:,} jobs were still open at the end")
+    if found["risen"]:
+        text = "ran above their own priority: the bounds of higher ones need not hold"
+        console.print(
+            f"{found['risen']:,} jobs had waited so long that they {text}", soft_wrap=True
+        )
 
 
 def _group_text(group: dict[str, Any]) -> str:

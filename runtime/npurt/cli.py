@@ -86,8 +86,9 @@ def _play(path: str, seed: int | None, trace: str | None, *, as_json: bool) -> N
         scenario = replace(scenario, seed=seed)
     tracer = Tracer(scenario.machine.cores) if trace is not None else None
     with progress_bar() as progress:
-        played = play(scenario, observe=tracer, progress=progress)
+        played = play(scenario, observer=tracer, progress=progress)
     if tracer is not None and trace is not None:
+        tracer.close(scenario.duration_us)
         write_atomically(trace, tracer.text().encode())
         if tracer.dropped:
             click.echo(f"note: the trace leaves out the last {tracer.dropped:,} events", err=True)

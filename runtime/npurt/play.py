@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from npuabi.progress import Progress, silent
 from npurt.events import Simulation
+from npurt.observer import Observer
 from npurt.policy import Job, JobState, Policy
 from npurt.scenario import Client, Scenario
 
@@ -21,8 +21,6 @@ __all__ = ["Group", "Played", "play"]
 
 _STEPS = 100
 """Of the progress bar."""
-
-Observer = Callable[[float, int, Job, str], None]
 
 
 @dataclass(slots=True)
@@ -91,10 +89,10 @@ def quantile(values: list[float], part: float) -> float:
 
 
 def play(
-    scenario: Scenario, *, observe: Observer | None = None, progress: Progress = silent
+    scenario: Scenario, *, observer: Observer | None = None, progress: Progress = silent
 ) -> Played:
-    """Return what becomes of *scenario*; *observe* is told of whatever a core does."""
-    player = _Player(scenario, observe)
+    """Return what becomes of *scenario*; *observer* is told all of it."""
+    player = _Player(scenario, observer)
     for step in range(1, _STEPS + 1):
         player.simulation.run(scenario.duration_us * step / _STEPS)
         progress("emulated time", step, _STEPS)
@@ -102,7 +100,7 @@ def play(
 
 
 class _Player:
-    def __init__(self, scenario: Scenario, observe: Observer | None) -> None:
+    def __init__(self, scenario: Scenario, observer: Observer | None) -> None:
         self.scenario = scenario
         self.random = random.Random(scenario.seed)
         self.simulation = Simulation(
@@ -110,7 +108,7 @@ class _Player:
             Policy(ageing_us=scenario.ageing_us),
             queue_limit=scenario.queue_limit,
             on_end=self._ended,
-            observe=observe,
+            observer=observer,
         )
         self.groups = [Group(client) for client in scenario.clients]
         for number, group in enumerate(self.groups):
@@ -173,9 +171,9 @@ class _Player:
         group = self.groups[request.client]
         if state is JobState.DONE:
             group.done += 1
-            group.responses.append(request.ended_us - job.submitted_us)
+            group.responses.append(request.ended_us - request.submitted_us)
             group.services.append(request.ended_us - request.first_us)
-            group.waits.append(request.first_us - job.submitted_us)
+            group.waits.append(request.first_us - request.submitted_us)
         elif state is JobState.FAILED:
             group.failed += 1
         else:

@@ -42,7 +42,8 @@ class JobState(Enum):
 class Job:
     """A request: what the policy needs to know of it; ``payload`` is its driver's business.
 
-    ``cores`` are those that may run it, None for all. ``deadline_us`` is when it must have begun.
+    ``cores`` are those that may run it, None for all; while it is preempted, the one that holds its
+    context, and ``wanted`` keeps what they were. ``deadline_us`` is when it must have begun.
     ``level`` is the priority that it had risen to when it was picked.
     """
 
@@ -56,6 +57,12 @@ class Job:
     core: int | None = None
     level: int = 0
     begun: bool = False
+    kept: bool = False
+    wanted: frozenset[int] | None = None
+
+    def may_run_on(self, core: int) -> bool:
+        """Whether *core* is one of its cores."""
+        return self.cores is None or core in self.cores
 
 
 _Key = tuple[int, frozenset[int] | None]
@@ -94,6 +101,8 @@ class Policy:
     def put_back(self, job: Job, core: int) -> None:
         """Let *job*, which was preempted on *core*, wait in front of its level for that core."""
         job.state, job.core = JobState.WAITING, None
+        if not job.kept:
+            job.wanted, job.kept = job.cores, True
         job.cores = frozenset({core})
         self._queue(job).appendleft(job)
         self._counts[job.priority] += 1
@@ -113,11 +122,15 @@ class Policy:
         """
         if job.cores is None or sick not in job.cores:
             return
-        allowed = job.cores - {sick}
         self._queue(job).remove(job)
-        job.cores = allowed or frozenset(cores)
-        job.begun = False
-        self._queue(job).append(job)
+        left = frozenset(cores)
+        wanted = job.wanted if job.kept else job.cores
+        job.cores = left if wanted is None else wanted & left or left
+        job.kept = job.begun = False
+        queue = self._queue(job)
+        queue.append(job)
+        if len(queue) > 1 and queue[-2].number > job.number:
+            self._queues[job.priority, job.cores] = deque(sorted(queue, key=_number))
 
     def pick(self, core: int, now_us: int) -> Job | None:
         """Return the job that *core* is to run, which then runs; None when none may."""
@@ -149,8 +162,11 @@ class Policy:
 
     @property
     def next_deadline_us(self) -> int | None:
-        """When a job that waits may next be overdue; it may have begun meanwhile."""
-        return self._deadlines[0][0] if self._deadlines else None
+        """When a job that waits and has not begun is next overdue."""
+        deadlines = self._deadlines
+        while deadlines and (deadlines[0][2].begun or not _waits(deadlines[0][2])):
+            heapq.heappop(deadlines)
+        return deadlines[0][0] if deadlines else None
 
     def _level(self, job: Job, now_us: int) -> int:
         return min(HIGHEST, job.priority + (now_us - job.submitted_us) // self.ageing_us)
@@ -162,7 +178,7 @@ class Policy:
         best: _Key | None = None
         rank: tuple[int, int, int] | None = None
         for key, queue in self._queues.items():
-            if not queue or not _allows(key[1], core):
+            if not queue or not (key[1] is None or core in key[1]):
                 continue
             head = self._head(queue)
             if head is None:
@@ -178,6 +194,10 @@ class Policy:
         while queue and not _waits(queue[0]):
             queue.popleft()
         return queue[0] if queue else None
+
+
+def _number(job: Job) -> int:
+    return job.number
 
 
 def _waits(job: Job) -> bool:

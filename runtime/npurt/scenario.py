@@ -31,6 +31,7 @@ __all__ = ["KEYS", "Client", "Fault", "Scenario", "load_scenario", "parse_scenar
 
 _MOST_BYTES = 1 << 20
 _MOST_GROUPS = 1000
+_MOST_BITS = 128
 _US = {"_s": 1e6, "_ms": 1e3}
 
 
@@ -48,7 +49,7 @@ class Key:
 _ENDLESS = 1e9
 KEYS: dict[str, dict[str, Key]] = {
     "scenario": {
-        "seed": Key(0, 2**63 - 1, 1, "of all random numbers", whole=True),
+        "seed": Key(0, 2**53, 1, "of all random numbers", whole=True),
         "duration_s": Key(1e-3, 1e7, None, "emulated time"),
     },
     "machine": {
@@ -91,6 +92,13 @@ KEYS: dict[str, dict[str, Key]] = {
 }
 """Number keys by table; those of an arrival or a fault stand under its name."""
 
+_TABLES = {
+    "machine": "[machine]",
+    "policy": "[policy]",
+    "model": "[[model]]",
+    "client": "[[client]]",
+    "fault": "[[fault]]",
+}
 _ARRIVALS = ("closed", "periodic", "poisson", "burst")
 _FAULTS = ("heat", "job", "core", "stall")
 _FAULT_TIME = {"at_s": Key(0, 1e7, None, "when")}
@@ -160,10 +168,15 @@ def parse_scenario(text: str, folder: Path = Path()) -> Scenario:
     """Return the scenario that *text* holds. Raises ScenarioError, AbiError for a blob."""
     try:
         given = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # TOMLDecodeError is a ValueError; a number of thousands of digits is a bare one.
         raise ScenarioError(f"this is no TOML: {error}") from error
-    tables = {"machine", "policy", "model", "client", "fault"}
-    top = _numbers("scenario", {k: v for k, v in given.items() if k not in tables}, "scenario")
+    top = {key: value for key, value in given.items() if key not in _TABLES}
+    unknown = next((key for key in top if key not in KEYS["scenario"]), None)
+    if unknown is not None:
+        there = ", ".join((*KEYS["scenario"], *_TABLES.values()))
+        raise ScenarioError(f"unknown key {unknown!r:.60}; there are {there}")
+    whole = _numbers("scenario", top, "scenario")
     machine = _numbers("machine", _table(given, "machine"), "[machine]")
     policy = _numbers("policy", _table(given, "policy"), "[policy]")
     models: dict[str, Model] = {}
@@ -177,8 +190,8 @@ def parse_scenario(text: str, folder: Path = Path()) -> Scenario:
     if not clients:
         raise ScenarioError("there is no [[client]]: nobody would ask for anything")
     return Scenario(
-        seed=int(top["seed"]),
-        duration_us=top["duration_s"],
+        seed=int(whole["seed"]),
+        duration_us=whole["duration_s"],
         machine=Machine(cores=cores, switch_us=round(machine["switch_ms"])),
         ageing_us=max(1, round(policy["ageing_ms"])),
         queue_limit=int(policy["queue_limit"]),
@@ -191,14 +204,14 @@ def parse_scenario(text: str, folder: Path = Path()) -> Scenario:
 def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = given.get(name, {})
     if not isinstance(found, dict):
-        raise ScenarioError(f"[{name}] is a table, got {found!r:.60}")
+        raise ScenarioError(f"[{name}] is a table, got {_shown(found)}")
     return found
 
 
 def _entries(given: Mapping[str, Any], name: str) -> list[tuple[str, dict[str, Any]]]:
     found = given.get(name, [])
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise ScenarioError(f"[[{name}]] is a list of tables, got {found!r:.60}")
+        raise ScenarioError(f"[[{name}]] is a list of tables, got {_shown(found)}")
     if len(found) > _MOST_GROUPS:
         raise ScenarioError(f"at most {_MOST_GROUPS} [[{name}]], got {len(found)}")
     return [(f"[[{name}]] {number}", dict(entry)) for number, entry in enumerate(found, 1)]
@@ -211,7 +224,7 @@ def _numbers(
     keys = {**KEYS[kind], **(more or {})}
     unknown = [key for key in given if key not in keys]
     if unknown:
-        raise ScenarioError(f"{place}: unknown key {unknown[0]!r}; there are {', '.join(keys)}")
+        raise ScenarioError(f"{place}: unknown key {unknown[0]!r:.60}; there are {', '.join(keys)}")
     return {name: _scaled(name, _number(name, key, given, place)) for name, key in keys.items()}
 
 
@@ -221,10 +234,21 @@ def _number(name: str, key: Key, given: Mapping[str, Any], place: str) -> float:
         raise ScenarioError(f"{place}: {name} is missing: {key.help}")
     wanted = "a whole number" if key.whole else "a number"
     right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or (key.whole and value != int(value)) or not key.low <= value <= key.high:
+    # Not a number and infinity lie in no range, so int() is never given them.
+    if not right or not key.low <= value <= key.high or (key.whole and value != int(value)):
         text = f"{place}: {name} ({key.help}) is {wanted} from {key.low:g} to {key.high:g}"
-        raise ScenarioError(f"{text}, got {value!r:.40}")
+        raise ScenarioError(f"{text}, got {_shown(value)}")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    """Return *value* as a message quotes it, in one short piece."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a whole number of {value.bit_length()} bits"
+    try:
+        return f"{value!r:.60}"
+    except ValueError:  # Python spells no number of thousands of digits, in a list for example.
+        return f"a {type(value).__name__}"
 
 
 def _scaled(name: str, value: float) -> float:
@@ -233,11 +257,14 @@ def _scaled(name: str, value: float) -> float:
 
 
 def _word(entry: dict[str, Any], name: str, place: str, known: Mapping[str, Any] | None) -> str:
-    value = entry.pop(name, None)
-    if not isinstance(value, str) or not value:
-        raise ScenarioError(f"{place}: {name} is missing: a name in quotes")
-    if known is not None and value not in known:
-        raise ScenarioError(f"{place}: {name} is {value!r:.60}, expected {' or '.join(known)}")
+    wanted = (
+        "a name in quotes" if known is None else " or ".join(known) or "no model: there is none"
+    )
+    if name not in entry:
+        raise ScenarioError(f"{place}: {name} is missing: {wanted}")
+    value = entry.pop(name)
+    if not isinstance(value, str) or not value or (known is not None and value not in known):
+        raise ScenarioError(f"{place}: {name} is {wanted}, got {_shown(value)}")
     return value
 
 
@@ -247,7 +274,7 @@ def _model(entry: dict[str, Any], place: str, folder: Path) -> Model:
         blob = _word(entry, "blob", place, None)
         if entry:
             raise ScenarioError(
-                f"{place}: beside blob there is only name, got {next(iter(entry))!r}"
+                f"{place}: beside blob there is only name, got {next(iter(entry))!r:.60}"
             )
         return _model_of_blob(name, blob, place, folder)
     values = _numbers("model", entry, place)
@@ -290,7 +317,7 @@ def _cores(given: Any, place: str, cores: int) -> frozenset[int] | None:
         isinstance(core, int) and not isinstance(core, bool) and 0 <= core < cores for core in given
     )
     if not right or not given:
-        raise ScenarioError(f"{place}: cores is a list of 0 to {cores - 1}, got {given!r:.60}")
+        raise ScenarioError(f"{place}: cores is a list of 0 to {cores - 1}, got {_shown(given)}")
     return frozenset(given)
 
 

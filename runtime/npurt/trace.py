@@ -1,7 +1,9 @@
 """What cores did in emulated time, as a trace that Perfetto and chrome://tracing show.
 
-One track a core with the jobs on it, a counter of waiting jobs, and an arrow-free slice for each
-job from submission to result in a track of its model. Times are emulated microseconds.
+One track a core with the jobs on it, a counter of waiting jobs, and a slice for each job that ran
+from submission to result, in a track of its model. Times are emulated microseconds.
+
+Invariant: the slices of a core's track do not overlap.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from npurt.events import Simulation
+from npurt.observer import Observer
 from npurt.policy import Job
 
 __all__ = ["Tracer"]
@@ -18,8 +20,8 @@ _CORES, _JOBS = 1, 2
 _MOST_EVENTS = 2_000_000
 
 
-class Tracer:
-    """Collects what a simulation tells its observer; ``text`` is the trace.
+class Tracer(Observer):
+    """Collects what cores do; ``text`` is the trace.
 
     After two million events no more are kept, and ``dropped`` counts the rest.
     """
@@ -31,33 +33,39 @@ class Tracer:
             _named("process_name", _JOBS, 0, "jobs, from submission to result"),
             *(_named("thread_name", _CORES, core, f"core {core}") for core in range(cores)),
         ]
-        self._began: dict[int, float] = {}
-        self._simulation: Simulation | None = None
+        self._began: dict[int, tuple[float, Job]] = {}
 
-    def watch(self, simulation: Simulation) -> None:
-        """Count the waiting jobs of *simulation*, too."""
-        self._simulation = simulation
-
-    def __call__(self, time_us: float, core: int, job: Job, what: str) -> None:
-        """Take what core *core* did with *job* at *time_us*."""
+    def core(self, time_us: float, core: int, job: Job, what: str, waiting: int) -> None:
+        """Take what core *core* did with *job*."""
         if what in ("began", "resumed"):
-            self._began[core] = time_us
+            self._began[core] = time_us, job
         else:
             self._end(time_us, core, job, what)
-        if self._simulation is not None:
-            waiting = {"jobs": len(self._simulation.policy)}
-            self._keep(
-                {"ph": "C", "pid": _CORES, "name": "waiting", "ts": time_us, "args": waiting}
-            )
+        self._count(time_us, waiting)
+
+    def submitted(self, time_us: float, job: Job, waiting: int) -> None:
+        """Take that one more waits."""
+        self._count(time_us, waiting)
+
+    def _count(self, time_us: float, waiting: int) -> None:
+        counter = {"ph": "C", "pid": _CORES, "name": "waiting", "ts": time_us}
+        self._keep({**counter, "args": {"jobs": waiting}})
+
+    def close(self, time_us: float) -> None:
+        """End the slices of the jobs that still run at *time_us*."""
+        for core, (_, job) in sorted(self._began.items()):
+            self._end(time_us, core, job, "running")
 
     def _end(self, time_us: float, core: int, job: Job, what: str) -> None:
-        begin, name = self._began.pop(core, time_us), job.payload.model.name
+        name = job.payload.model.name
         about = {"job": job.number, "priority": job.priority, "end": what}
-        span = {"ph": "X", "pid": _CORES, "tid": core, "ts": begin, "dur": time_us - begin}
-        self._keep({**span, "name": f"{name} {job.number}", "args": about})
-        if what != "preempted":
+        if core in self._began and self._began[core][1] is job:
+            begin, _ = self._began.pop(core)
+            span = {"ph": "X", "pid": _CORES, "tid": core, "ts": begin, "dur": time_us - begin}
+            self._keep({**span, "name": f"{name} {job.number}", "args": about})
+        if what in ("done", "failed"):
             whole = {"cat": name, "id": job.number, "pid": _JOBS, "tid": 0, "name": name}
-            self._keep({**whole, "ph": "b", "ts": float(job.submitted_us), "args": about})
+            self._keep({**whole, "ph": "b", "ts": job.payload.submitted_us, "args": about})
             self._keep({**whole, "ph": "e", "ts": time_us})
 
     def _keep(self, event: dict[str, Any]) -> None:

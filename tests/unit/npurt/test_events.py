@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from npurt.events import Model, Simulation
+from npurt.observer import Observer
 from npurt.physics import Machine, Work, slowdowns
 from npurt.policy import HIGHEST, Job, JobState, Policy
 
@@ -134,18 +135,57 @@ def test_only_a_waiting_job_can_be_cancelled() -> None:
     assert (running.state, waiting.state) == (JobState.DONE, JobState.CANCELLED)
 
 
+def test_two_that_come_at_once_take_the_free_core_and_one_that_yields() -> None:
+    made = simulation(Machine(cores=2, switch_us=0))
+    made.submit(LONG)
+    urgent: list[Job | None] = []
+    made.at(10_000, lambda: urgent.extend(made.submit(SHORT, priority=7) for _ in range(2)))
+    made.run()
+    assert max(ended(job) for job in urgent) <= 10_000 + 700 + 2_000
+
+
+def test_a_core_that_still_switches_turns_to_the_urgent_job_at_once() -> None:
+    made = simulation(one())
+    made.submit(SHORT)
+    made.submit(LONG)
+    urgent: list[Job | None] = []
+    made.at(2_100, lambda: urgent.append(made.submit(SHORT, priority=HIGHEST)))
+    made.run()
+    assert ended(urgent[0]) == pytest.approx(2_100 + 1000 + 2000)
+
+
+def test_of_equal_jobs_the_one_with_the_next_boundary_yields() -> None:
+    slow = Model(name="slow", work=Work(100_000, 0), descriptor_us=50_000.0)
+    made = simulation(Machine(cores=2, switch_us=0))
+    made.submit(slow)
+    made.submit(LONG)
+    urgent: list[Job | None] = []
+    made.at(10_000, lambda: urgent.append(made.submit(SHORT, priority=HIGHEST)))
+    made.run()
+    assert ended(urgent[0]) <= 10_000 + 700 + 2000
+
+
+def test_a_job_whose_cores_are_all_gone_is_refused() -> None:
+    made = simulation()
+    made.take_out(1)
+    assert made.submit(SHORT, cores=frozenset({1})) is None
+    assert made.submit(SHORT, cores=frozenset({1, 2})) is not None
+
+
 def history(seed: int, jobs: int = 400) -> list[tuple[float, int, int, str]]:
     """A load with everything in it; returns all that the cores did."""
-    source, told = random.Random(seed), []
+    source = random.Random(seed)
+    told: list[tuple[float, int, int, str]] = []
     ends: dict[int, int] = {}
 
     def end(job: Job, state: JobState) -> None:
         ends[job.number] = ends.get(job.number, 0) + 1
 
-    def observe(time: float, core: int, job: Job, what: str) -> None:
-        told.append((time, core, job.number, what))
+    class Seen(Observer):
+        def core(self, time_us: float, core: int, job: Job, what: str, waiting: int) -> None:
+            told.append((time_us, core, job.number, what))
 
-    made = simulation(ageing_us=200_000, on_end=end, observe=observe)
+    made = simulation(ageing_us=200_000, on_end=end, observer=Seen())
     models = [LONG, SHORT, Model(name="third", work=Work(9_000, 5_000), descriptor_us=0.0)]
     for number in range(jobs):
         due = source.random() * 4e6

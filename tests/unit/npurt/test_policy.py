@@ -88,6 +88,25 @@ def test_jobs_bound_to_a_core_that_was_taken_out_run_elsewhere() -> None:
     assert order(made, core=0) == [1, 2]
 
 
+def test_a_preempted_job_whose_core_is_lost_keeps_to_the_cores_it_asked_for() -> None:
+    choosy = job(1, cores=frozenset({1, 2}))
+    made = policy(choosy)
+    assert made.pick(1, 0) is choosy
+    choosy.begun = True
+    made.put_back(choosy, 1)
+    made.free(choosy, 1, [0, 2])
+    assert not choosy.begun
+    assert order(made, core=0) == []
+    assert order(made, core=2) == [1]
+
+
+def test_freed_jobs_stand_in_the_order_of_their_submission() -> None:
+    waiting, bound = job(2, cores=frozenset({2})), job(1, cores=frozenset({1, 2}))
+    made = policy(waiting, bound)
+    made.free(bound, 1, [0, 2])
+    assert order(made, core=2) == [1, 2]
+
+
 def test_overdue_jobs_are_named_once_and_not_when_they_have_begun() -> None:
     late, begun, later = (job(n, deadline_us=due) for n, due in ((1, 10), (2, 10), (3, 99)))
     made = policy(late, begun, later)
