@@ -10,6 +10,8 @@
      ├─ ScenarioError       a scenario file that cannot be used
      └─ ServiceClosed       the service takes no more jobs
 
+    UnreleasedOutputs        a warning: outputs of a job that nobody released
+
 Inputs that do not fit a model raise npufw's FirmwareError, whose text names what was expected and
 what was given. A cancelled job's future raises concurrent.futures.CancelledError.
 """
@@ -26,6 +28,7 @@ __all__ = [
     "QueueFull",
     "ScenarioError",
     "ServiceClosed",
+    "UnreleasedOutputs",
 ]
 
 
@@ -63,3 +66,7 @@ class ScenarioError(NpurtError):
 
 class ServiceClosed(NpurtError):
     """The service takes no more jobs."""
+
+
+class UnreleasedOutputs(RuntimeWarning):
+    """Outputs of a job that nobody released; the text names the line that asked for them."""

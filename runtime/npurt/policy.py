@@ -107,6 +107,12 @@ class Policy:
         self._queue(job).appendleft(job)
         self._counts[job.priority] += 1
 
+    def give_back(self, job: Job) -> None:
+        """Let *job*, which could not run where it was picked, wait in front of its level again."""
+        job.state, job.core = JobState.WAITING, None
+        self._queue(job).appendleft(job)
+        self._counts[job.priority] += 1
+
     def give_up(self, job: Job, state: JobState) -> bool:
         """Take a waiting *job* out for good; False when it does not wait any more."""
         if job.state is not JobState.WAITING:
