@@ -19,11 +19,12 @@ from tools.flash_tables import FLASH_REGIONS
 from tools.machine_tables import MACHINE_REGIONS
 from tools.reference import COMPILER_REGIONS
 from tools.regions import filled
+from tools.runtime_tables import RUNTIME_REGIONS
 
 __all__ = ["FILES", "PAGES", "REGIONS", "main", "stale"]
 
 ROOT = Path(__file__).parents[1]
-REGIONS = {**COMPILER_REGIONS, **FLASH_REGIONS, **MACHINE_REGIONS}
+REGIONS = {**COMPILER_REGIONS, **FLASH_REGIONS, **MACHINE_REGIONS, **RUNTIME_REGIONS}
 """What makes each marked region of a hand-written page, by its name."""
 
 
@@ -40,6 +41,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machine.md": _with_regions("docs/machine.md"),
     "docs/npuabi.h": render.c_header,
     "docs/ops.md": ops_page,
+    "docs/runtime.md": _with_regions("docs/runtime.md"),
 }
 """What makes each page, by its path in the repository."""
 

@@ -33,6 +33,7 @@ PAGES = (
     "docs/gates/5-camera.md",
     "docs/gates/6-ota.md",
     "docs/gates/7-variation.md",
+    "docs/runtime.md",
 )
 """The pages whose commands are run, by their path in the repository."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from npuabi.enums import DType, Layout
 from npuabi.geometry import dense_strides, device_axes
 from npufw.boot import Port
 from npurt.buffers import ALIGNMENT, Block, BufferPool
@@ -140,12 +142,19 @@ def why_copied(port: Port, array: NDArray[Any], runs: int, row_pitch: int) -> st
 
 def _strides(port: Port, runs: int, row_pitch: int) -> tuple[int, ...]:
     """Return the device's strides of the model's shape."""
-    first, *rest = port.tensor.dims
-    dims, dtype = (first * runs, *rest), port.tensor.dtype
-    strides = dense_strides(dims, dtype, port.tensor.layout, row_pitch=row_pitch)
-    rank = len(port.shape_of(runs))
-    # The runs of a vector lie behind each other, whatever the pitch.
-    return (dtype.size,) * rank if rank < 2 else tuple(strides[i] for i in device_axes(rank))
+    tensor, rank = port.tensor, len(port.shape_of(runs))
+    if rank < 2:
+        # The runs of a vector lie behind each other, whatever the pitch.
+        return (tensor.dtype.size,) * rank
+    return _model_strides(tensor.dims, tensor.dtype, tensor.layout, rank, row_pitch)
+
+
+@lru_cache(maxsize=1024)
+def _model_strides(
+    dims: tuple[int, ...], dtype: DType, layout: Layout, rank: int, row_pitch: int
+) -> tuple[int, ...]:
+    strides = dense_strides(dims, dtype, layout, row_pitch=row_pitch)
+    return tuple(strides[axis] for axis in device_axes(rank))
 
 
 class Outputs(Mapping[str, NDArray[Any]]):

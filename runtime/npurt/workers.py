@@ -10,6 +10,7 @@ known-answer test wrongly takes no further job, and what it was running runs els
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from npufw.engine import Engine
@@ -220,8 +220,7 @@ class Workers:
         try:
             for port in request.version.image.outputs:
                 shape, dtype = port.shape_of(request.runs), port.tensor.dtype
-                size = int(np.prod(shape, dtype=np.int64)) * dtype.size
-                blocks.append(self.pool.lend(size))
+                blocks.append(self.pool.lend(math.prod(shape) * dtype.size))
                 arrays[port.name] = blocks[-1].array(shape, dtype.numpy)
                 taken.append(arrays[port.name].reshape(request.runs, *port.tensor.dims))
         except BaseException:
