@@ -47,7 +47,9 @@ def _contents(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-@pytest.mark.parametrize("folder", ["compiler/npuc", "firmware/npuabi", "firmware/npufw"])
+@pytest.mark.parametrize(
+    "folder", ["compiler/npuc", "firmware/npuabi", "firmware/npufw", "runtime/npurt"]
+)
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path, folder: str) -> None:
     package = ROOT / folder
     files = {
@@ -69,11 +71,11 @@ def test_the_wheel_holds_grammar_and_targets(wheel: Path) -> None:
 def test_the_wheel_holds_nothing_but_the_packages(wheel: Path) -> None:
     tops = {name.split("/")[0] for name in _contents(wheel)}
     (info,) = (top for top in tops if top.endswith(".dist-info"))
-    assert tops == {"npuabi", "npuc", "npufw", info}
+    assert tops == {"npuabi", "npuc", "npufw", "npurt", info}
     assert f"{info}/licenses/LICENSE" in _contents(wheel)
 
 
-@pytest.mark.parametrize("command", ["npuc", "npufw"])
+@pytest.mark.parametrize("command", ["npuc", "npufw", "npurt"])
 def test_the_installed_commands_give_the_version_of_the_wheel(
     commands: Path, wheel: Path, command: str
 ) -> None:

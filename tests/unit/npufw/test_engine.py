@@ -14,7 +14,7 @@ from npuabi.geometry import device_dims
 from npuabi.target import load_target
 from npufw.boot import boot
 from npufw.engine import Engine
-from npufw.memory import POISON
+from npufw.memory import POISON, Memory
 from tests.builders import EDGE, Builder, take
 from tests.poison import Poisoner
 from tests.unit.npufw.programs import SHAPE, codes, expected, rescaler
@@ -59,6 +59,53 @@ def test_an_observer_sees_each_start_and_end_in_the_order_of_time() -> None:
     times = [slots[i].start if phase == "start" else slots[i].end for i, phase in seen]
     assert times == sorted(times)
     assert all(seen.index((i, "start")) < seen.index((i, "end")) for i in range(6))
+
+
+def test_a_pause_comes_after_each_toa_and_another_engine_may_run_in_it() -> None:
+    device, other = engine(), engine()
+    pauses, inner = [], []
+
+    def pause() -> None:
+        pauses.append(device.memory.spaces[Space.ARENA].copy())
+        inner.append(other.run({"x": codes(seed=len(pauses))})["y"])
+
+    device.pause = pause
+    np.testing.assert_array_equal(device.run({"x": codes()})["y"], expected(codes()))
+    assert len(pauses) == 6
+    for number, result in enumerate(inner, start=1):
+        np.testing.assert_array_equal(result, expected(codes(seed=number)))
+    device.observe = lambda index, phase: None
+    device.run({"x": codes()})
+    assert len(pauses) == 12
+
+
+def test_a_run_that_a_pause_ends_leaves_an_engine_that_runs_again() -> None:
+    device = engine()
+
+    def pause() -> None:
+        raise KeyError
+
+    device.pause = pause
+    with pytest.raises(KeyError):
+        device.run({"x": codes(seed=1)})
+    device.pause = None
+    np.testing.assert_array_equal(device.run({"x": codes()})["y"], expected(codes()))
+
+
+def test_engines_run_in_memory_that_is_given_and_fill_arrays_that_are_given() -> None:
+    image = boot(rescaler().builder.blob(), EDGE)
+    arena, x = image.program.header.arena_bytes, codes()
+    pool = np.full(arena + 64, 0x11, np.uint8)
+    memory = Memory.create(
+        sram_bytes=EDGE.sram_bytes, arena_bytes=0, constants=image.program.constants
+    )
+    memory.spaces[Space.ARENA] = pool[64:]
+    device = Engine(image, memory=memory)
+    taken = np.zeros((1, *device.image.outputs[0].tensor.dims), np.int8)
+    device.transfer([x.reshape(1, *device.image.inputs[0].tensor.dims)], [taken])
+    np.testing.assert_array_equal(taken.reshape(expected(x).shape), expected(x))
+    assert (pool[:64] == 0x11).all()
+    assert (pool[64:] != 0x11).any()
 
 
 @pytest.mark.parametrize("fill", [0x00, 0x55, 0x7F, 0x80])
