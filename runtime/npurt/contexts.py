@@ -126,10 +126,6 @@ class Contexts:
         with self._lock:
             self._evict(version)
 
-    def is_resident(self, version: Version) -> bool:
-        """Whether the constants of *version* lie on the device."""
-        return version.constants is not None
-
     def occupancy(self) -> list[str]:
         """Return the lines of a map of the device's memory."""
         with self._lock:

@@ -72,13 +72,9 @@ class JobFuture(Future["Outputs"]):
 
 
 class Dispatcher:
-    """The thread that runs callbacks, in the order of completion.
+    """The thread that runs callbacks, in the order of completion."""
 
-    *tick* is called now and then, at the latest when the seconds that it returned are over.
-    """
-
-    def __init__(self, name: str, tick: Callable[[], float | None]) -> None:
-        self._tick = tick
+    def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopped = False
@@ -100,10 +96,6 @@ class Dispatcher:
                 return
         self._call(fn, argument)
 
-    def wake(self) -> None:
-        """Have *tick* called soon."""
-        self._calls.put(None)
-
     def stop(self) -> None:
         """Run what was posted, and end; in a callback, what is left is run before this returns."""
         with self._lock:
@@ -112,9 +104,8 @@ class Dispatcher:
             self._calls.put(None)
             self._thread.join()
             return
-        while (call := self._next(0.0)) is not _EMPTY:
-            if call is not None:
-                self._call(*call)
+        while not self._calls.empty():
+            self._turn()
 
     def _work(self) -> None:
         while self._turn():
@@ -122,17 +113,10 @@ class Dispatcher:
 
     def _turn(self) -> bool:
         """Run what comes next; False at the end. A thread that waits holds no future."""
-        call = self._next(self._tick())
-        if call is not None and call is not _EMPTY:
+        call = self._calls.get()
+        if call is not None:
             self._call(*call)
-            return True
         return not (self._stopped and self._calls.empty())
-
-    def _next(self, timeout: float | None) -> _Call | None:
-        try:
-            return self._calls.get(timeout=timeout)
-        except queue.Empty:
-            return _EMPTY
 
     def _call(self, fn: Callable[[Any], object], argument: Any) -> None:
         # A callback is the application's code: whatever it raises, even an exit, ends nothing here.
@@ -141,6 +125,3 @@ class Dispatcher:
         except BaseException:
             self.failures += 1
             _LOG.exception("callback %r failed", fn)
-
-
-_EMPTY: _Call = (lambda _: None, None)

@@ -16,6 +16,8 @@ from npurt.requests import Request
 
 __all__ = ["Core", "JobQueue", "now_us"]
 
+_ENDS = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
 
 def now_us() -> int:
     """Return the time that the policy is given: microseconds of the monotonic clock."""
@@ -28,6 +30,8 @@ class Core:
 
     number: int
     healthy: bool = True
+    stalled: bool = False
+    """Whether its thread hangs: it was taken out, and nobody waits for it."""
     attention: bool = False
     """Whether a job came that may take the core from a running one."""
     running: list[Job] = field(default_factory=list)
@@ -55,6 +59,7 @@ class JobQueue:
     closing: bool = False
     outstanding: int = 0
     """Jobs that have not ended."""
+    ends: dict[JobState, int] = field(default_factory=lambda: dict.fromkeys(_ENDS, 0))
     freed: int = 0
     """How often room on the device may have come free."""
 
@@ -154,9 +159,17 @@ class JobQueue:
             if blocked:
                 self.changed.notify_all()
 
-    def end(self) -> None:
-        """A job has ended, and its future is complete."""
+    def counts(self) -> dict[JobState, int]:
+        """Return how many jobs are in each state."""
         with self.changed:
+            waiting = len(self.policy)
+            running = self.outstanding - waiting
+            return {JobState.WAITING: waiting, JobState.RUNNING: running, **self.ends}
+
+    def end(self, state: JobState) -> None:
+        """A job has ended as *state*, and its future is complete."""
+        with self.changed:
+            self.ends[state] += 1
             self.outstanding -= 1
             if self.closing and not self.outstanding:
                 self.changed.notify_all()
@@ -178,11 +191,15 @@ class JobQueue:
             self.changed.notify_all()
 
     def _announce(self, job: Job) -> None:
-        """Wake who may run *job*, and have the cores that run less urgent ones look up."""
+        """Wake who may run *job*; unless an idle core will, have those with less urgent ones look."""
+        blocked = [core for core in self.cores if core.blocked_at == self.freed]
+        free = [core for core in self.cores if core.healthy and not core.running]
+        idle = len(free) - sum(core in blocked for core in free)
         for core in self.cores:
-            if core.running and job.priority > core.running[-1].level:
+            urgent = core.running and job.priority > core.running[-1].level
+            if urgent and (job.cores is not None or len(self.policy) > idle):
                 core.attention = True
-        if job.cores is None and not any(core.blocked_at == self.freed for core in self.cores):
+        if job.cores is None and not blocked:
             self.changed.notify()
         else:
             self.changed.notify_all()
@@ -190,5 +207,4 @@ class JobQueue:
     @staticmethod
     def _begin(core: Core, job: Job | None) -> None:
         if job is not None:
-            job.begun = True
             core.running.append(job)

@@ -136,6 +136,8 @@ class Models:
             with self._lock:
                 if model.loading is loading:
                     model.loading = None
+                if self._models.get(model.blob) is model:
+                    del self._models[model.blob]
             loading.set_exception(error)
 
     def _sweep(self) -> None:

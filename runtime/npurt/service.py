@@ -28,6 +28,7 @@ from npurt.models import Blob, Model, Models
 from npurt.policy import Job, JobState, Policy
 from npurt.requests import Given, Request, arrays_of, bound
 from npurt.tensors import HostTensor, Outputs, lent_tensor, why_copied
+from npurt.watch import Watch
 from npurt.workers import Incident, OnFull, Workers
 
 __all__ = ["CoreStats", "MemoryStats", "Service"]
@@ -86,11 +87,14 @@ class Service:
     ) -> None:
         self.target = load_target(target)
         count = self.target.cores if cores is None else cores
+        size = self.target.ddr_bytes if device_bytes is None else device_bytes
         if not 1 <= count <= self.target.cores:
             raise ValueError(f"{target} has {self.target.cores} cores, got cores={count}")
+        if size > self.target.ddr_bytes:
+            raise ValueError(f"{target} has {self.target.ddr_bytes} bytes, got device_bytes={size}")
         if on_full not in ("queue", "refuse"):
             raise ValueError(f"on_full is 'queue' or 'refuse', got {on_full!r}")
-        self._device = DeviceMemory(device_bytes or self.target.ddr_bytes)
+        self._device = DeviceMemory(size)
         self._contexts = Contexts(self._device, model_bytes, faults or {})
         self._models = Models(self.target, self._contexts)
         self._pool = BufferPool()
@@ -99,7 +103,7 @@ class Service:
         self._jobs = JobQueue(policy, [Core(number) for number in range(count)], queue)
         self._numbers = itertools.count(1)
         self._stall = stall
-        self._watched: dict[int, tuple[int, int, int]] = {}
+        self._progress: dict[int, tuple[int, int, int]] = {}
         self._workers = Workers(
             queue=self._jobs,
             contexts=self._contexts,
@@ -110,8 +114,9 @@ class Service:
             on_full=on_full,
             test_every=test_every,
         )
-        self._dispatcher = Dispatcher("npurt-callbacks", self._tick)
+        self._dispatcher = Dispatcher("npurt-callbacks")
         self._workers.start()
+        self._watch = Watch("npurt-watch", self._look)
 
     def __enter__(self) -> Self:
         return self
@@ -182,7 +187,7 @@ class Service:
             self._models.release(version)
             raise
         if deadline is not None:
-            self._dispatcher.wake()
+            self._watch.wake()
         return request.future
 
     def run(
@@ -221,6 +226,7 @@ class Service:
         if not wait:
             return
         self._workers.join()
+        self._watch.stop()
         self._dispatcher.stop()
         self._models.clear()
         self._leases.close()
@@ -241,6 +247,10 @@ class Service:
     def callback_failures(self) -> int:
         """How many callbacks raised; each is logged."""
         return self._dispatcher.failures
+
+    def jobs(self) -> dict[JobState, int]:
+        """Return how many jobs wait, run, and have ended in which way."""
+        return self._jobs.counts()
 
     def cores(self) -> list[CoreStats]:
         """Return what each core has done."""
@@ -304,7 +314,7 @@ class Service:
         request.let_go()
         self._models.release(request.version)
         request.future.cancelled_now()
-        self._jobs.end()
+        self._jobs.end(JobState.CANCELLED)
         return True
 
     def _end(self, job: Job, request: Request, result: Outputs | Exception) -> None:
@@ -316,7 +326,7 @@ class Service:
             request.future.set_result(result)
         else:
             request.future.set_exception(result)
-        self._jobs.end()
+        self._jobs.end(JobState.DONE if isinstance(result, Outputs) else JobState.FAILED)
 
     def _port(self, model: Model | Blob, name: str) -> Port:
         version = self._models.acquire(self._models.named(model))
@@ -331,26 +341,26 @@ class Service:
             raise ValueError(f"cores are some of {sorted(there)}, got {sorted(cores)}")
         return frozenset(cores)
 
-    def _tick(self) -> float | None:
+    def _look(self) -> float:
         """Fail what has passed its deadline, look for stalled cores; return when to look again."""
         self._workers.expire(self._jobs.late())
         due = self._jobs.next_deadline_us()
-        waits = [self._watch()]
+        waits = [self._stalled()]
         if due is not None:
             waits.append(max(0.0, (due - now_us() + 1) / _MICRO))
         return min(waits)
 
-    def _watch(self) -> float:
+    def _stalled(self) -> float:
         """Take out cores that have not finished a TOA for too long; return when to look again."""
         now = now_us()
         for core in self._jobs.cores:
             job = core.running[-1] if core.running else None
             if job is None or not core.healthy:
-                self._watched.pop(core.number, None)
+                self._progress.pop(core.number, None)
                 continue
-            seen = self._watched.get(core.number)
+            seen = self._progress.get(core.number)
             if seen is None or seen[:2] != (job.number, core.boundaries):
-                self._watched[core.number] = (job.number, core.boundaries, now)
+                self._progress[core.number] = (job.number, core.boundaries, now)
             elif now - seen[2] > self._stall * _MICRO:
                 self._workers.abandon(core, f"no TOA of job {job.number} ended in {self._stall} s")
         return self._stall / 4

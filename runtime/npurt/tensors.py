@@ -39,12 +39,12 @@ class HostTensor:
         array: NDArray[Any],
         *,
         copied: str = "",
-        give_back: Callable[[], None] | None = None,
+        lease: tuple[BufferPool, Block] | None = None,
     ) -> None:
         self.name = name
         self.copied = copied
         self._array = array
-        self._give_back = give_back
+        self._lease = lease
         self._life = Lifecycle(f"tensor {name!r}")
         self._fence: Future[Any] | None = None
         self._writable = array.flags.writeable
@@ -111,8 +111,18 @@ class HostTensor:
 
     def _let_go(self) -> None:
         self._array = _GONE
-        if self._give_back is not None:
-            self._give_back()
+        if self._lease is not None:
+            pool, block = self._lease
+            pool.take_back([block])
+
+    def __del__(self) -> None:
+        if self._lease is None:
+            return
+        for state in (State.DONE, State.HOST_OWNED):
+            if self._life.take_from(state, Step.RECLAIM, Owner.RUNTIME):
+                pool, block = self._lease
+                self._array = _GONE
+                pool.drop([block])
 
 
 def lent_tensor(pool: BufferPool, port: Port, runs: int, row_pitch: int) -> HostTensor:
@@ -125,7 +135,7 @@ def lent_tensor(pool: BufferPool, port: Port, runs: int, row_pitch: int) -> Host
     reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     block = pool.lend(reach + port.tensor.dtype.size)
     array = block.array(shape, port.tensor.dtype.numpy, strides)
-    return HostTensor(port.name, array, give_back=lambda: pool.take_back([block]))
+    return HostTensor(port.name, array, lease=(pool, block))
 
 
 def why_copied(port: Port, array: NDArray[Any], runs: int, row_pitch: int) -> str:
@@ -171,6 +181,7 @@ class Outputs(Mapping[str, NDArray[Any]]):
         give_back: Callable[[int, Sequence[Block], bool], None],
     ) -> None:
         self.job = job
+        self.size = sum(block.size for block in blocks)
         self._blocks = blocks
         self._arrays = arrays
         self._give_back = give_back

@@ -87,21 +87,22 @@ class Workers:
             thread.start()
 
     def join(self) -> None:
-        """Wait until the threads have ended; one that hangs on a core taken out is left."""
+        """Wait until the threads have ended, but for those of stalled cores."""
         for core in self.queue.cores:
-            while core.healthy or not core.running:
-                self._threads[core.number].join(timeout=0.1)
-                if not self._threads[core.number].is_alive():
-                    break
+            thread = self._threads[core.number]
+            while thread.is_alive() and not core.stalled:
+                thread.join(timeout=0.1)
 
     def expire(self, late: Sequence[Job]) -> None:
         """Fail those of the *late* jobs that still wait."""
         for job in late:
             if self.queue.withdraw(job, JobState.FAILED):
-                self._end_waiting(job, DeadlineMissed(f"job {job.number} did not start in time"))
+                text = f"job {job.number} had not begun when its deadline passed"
+                self._end_waiting(job, DeadlineMissed(text))
 
     def abandon(self, core: Core, reason: str) -> None:
         """Take out *core*, which hangs: its jobs run elsewhere, whatever its thread still does."""
+        core.stalled = True
         self._take_out(core, reason)
         self.contexts.abandon(core.number)
         for job in list(core.running):
@@ -137,8 +138,6 @@ class Workers:
         """Run *job*, the last of the core's running ones; False when it waits for room again."""
         request: Request = job.payload
         attempt, freed = request.attempt, self.queue.freed
-        if not request.future.running():
-            request.future.set_running_or_notify_cancel()
         try:
             context = self.contexts.take(request.version, (core.number, len(core.running) - 1))
             self._attempt(core, job, context, attempt)
@@ -166,6 +165,9 @@ class Workers:
             if not core.healthy:
                 raise _CoreLost
             outputs = self._outputs(job, request, taken)
+            job.begun = True
+            if not request.future.running():
+                request.future.set_running_or_notify_cancel()
             request.advance(Step.START, Owner.FIRMWARE)
             outputs.advance(Step.START, Owner.FIRMWARE)
             self._compute(core, job, context.engine, taken)
@@ -198,9 +200,10 @@ class Workers:
             engine.transfer(request.given(), taken)
         finally:
             engine.pause = None
-        core.untested.append(job.number)
-        if self.test_every and len(core.untested) >= self.test_every:
-            self._test(core, engine)
+        if self.test_every:
+            core.untested.append(job.number)
+            if len(core.untested) >= self.test_every:
+                self._test(core, engine)
 
     def _boundary(self, core: Core, job: Job) -> None:
         """Between two TOAs: give the core to whoever is more urgent."""
@@ -228,7 +231,6 @@ class Workers:
             taken.clear()
             self.pool.take_back(blocks)
             raise
-        self.begin(job.number, sum(block.size for block in blocks), request.place)
         return Outputs(job.number, arrays, blocks, self.give_back)
 
     # --- how jobs end -----------------------------------------------------------------------------
@@ -241,6 +243,7 @@ class Workers:
         core.jobs += 1
         request.advance(Step.FINISH, Owner.FIRMWARE)
         outputs.advance(Step.FINISH, Owner.FIRMWARE)
+        self.begin(job.number, outputs.size, request.place)
         self.end(job, request, outputs)
 
     def _fail(self, job: Job, attempt: int, error: Exception) -> None:
