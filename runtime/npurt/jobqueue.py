@@ -191,7 +191,7 @@ class JobQueue:
             self.changed.notify_all()
 
     def _announce(self, job: Job) -> None:
-        """Wake who may run *job*; unless an idle core will, have those with less urgent ones look."""
+        """Wake who may run *job*; when no idle core will, tell those that run less urgent ones."""
         blocked = [core for core in self.cores if core.blocked_at == self.freed]
         free = [core for core in self.cores if core.healthy and not core.running]
         idle = len(free) - sum(core in blocked for core in free)
