@@ -61,10 +61,10 @@ class Engine:
 
     ``observe`` may be set to a callable, and so may ``pause``: it is called after each TOA, when
     the core could be given to another program. *hooks* are faults and defences, called in their
-    order. *memory* is where the program runs, unless it is to make its own. ``events`` are the starts and ends in the order of execution: that of the timeline, or the
-    *events* given, which hold each TOA's start and later its end; whether the program's waits
+    order. ``events`` are the starts and ends in the order of execution: that of the timeline, or
+    the *events* given, which hold each TOA's start and later its end; whether the program's waits
     allow that order is the caller's business. *register* is the device's version register, which
-    each run reads again.
+    each run reads again. *memory* is where the program runs, unless it is to make its own.
     """
 
     def __init__(
