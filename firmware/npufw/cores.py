@@ -24,7 +24,7 @@ from npufw.faults import Hook
 from npufw.selftest import SelfTest, selftest
 from npufw.version import VersionRegister
 
-__all__ = ["CoreTest", "Cores"]
+__all__ = ["CoreTest", "Cores", "tested"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Cores:
 
     def test_core(self, core: int) -> CoreTest:
         """Test one core, and take it out when it fails."""
-        found = _tested(core, self.engines[core])
+        found = tested(core, self.engines[core])
         if not found.passed:
             self.out.setdefault(core, found.text)
         return found
@@ -137,7 +137,8 @@ def _count(cores: int) -> str:
     return "1 core" if cores == 1 else f"{cores} cores"
 
 
-def _tested(core: int, engine: Engine) -> CoreTest:
+def tested(core: int, engine: Engine) -> CoreTest:
+    """Run the known-answer test of *core* on *engine*, what belongs to its die's gain left out."""
     try:
         with engine.without((DieHook, Trim)):
             return CoreTest(core=core, result=selftest(engine))

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
+from npufw.cores import tested
 from npufw.engine import Engine
-from npufw.selftest import selftest
 from npurt.buffers import Block, BufferPool
 from npurt.contexts import Busy, Context, Contexts
 from npurt.errors import (
@@ -272,8 +272,9 @@ class Workers:
         """A job raised: find out whether the core or the job is to blame."""
         request: Request = job.payload
         reason = f"job {job.number} failed on it ({error})"
-        if not self._answers(engine):
-            self._take_out(core, f"{reason}, and so did its known-answer test")
+        found = self._answers(core, engine)
+        if found:
+            self._take_out(core, f"{reason}; known-answer test: {found}")
             self._again(job, attempt)
             raise _CoreLost from error
         request.faults += 1
@@ -288,19 +289,21 @@ class Workers:
 
     def _test(self, core: Core, engine: Engine) -> None:
         """Run the known-answer test; raises _CoreLost when the core fails it."""
-        if not self._answers(engine):
-            self._take_out(core, "its known-answer test gave other bits")
+        found = self._answers(core, engine)
+        if found:
+            self._take_out(core, f"known-answer test: {found}")
             raise _CoreLost
         core.tested = True
         core.untested.clear()
 
-    def _answers(self, engine: Engine) -> bool:
+    def _answers(self, core: Core, engine: Engine) -> str:
+        """Return how *core* fails its known-answer test, "" when it passes."""
         # Whatever a sick core raises, it has not answered.
         try:
-            return selftest(engine).passed
-        except Exception:
-            _LOG.exception("the known-answer test raised")
-            return False
+            found = tested(core.number, engine)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return "" if found.passed else found.text
 
     def _take_out(self, core: Core, reason: str) -> None:
         again = {job.number for job in core.running}

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from npuabi.enums import Opcode
 from npufw.errors import FirmwareError
+from npufw.fault_models.die import Die, DieHook
+from npufw.fault_models.instruction import StuckInstruction
 from npurt import (
     DeadlineMissed,
     DeviceMemoryFull,
@@ -347,7 +350,7 @@ def test_a_core_that_fails_its_test_is_taken_out_and_its_jobs_run_elsewhere() ->
                 assert equal(outputs, model.outputs[future.user_data % len(model.inputs)])
         (incident,) = service.incidents
         assert incident.core == 1
-        assert "known-answer test" in incident.reason
+        assert "known-answer test: 3 outputs" in incident.reason
         assert incident.suspects == ()
         assert [core.healthy for core in service.cores()] == [True, False, True]
         assert sum(core.jobs for core in service.cores()) == len(futures)
@@ -356,6 +359,18 @@ def test_a_core_that_fails_its_test_is_taken_out_and_its_jobs_run_elsewhere() ->
         with pytest.raises(NoHealthyCore, match=r"cores \[1\] were taken out"):
             service.submit(model.blob, model.inputs[0], cores={1})
     assert service.memory().host_lent == 0
+
+
+def test_an_instruction_that_a_core_computes_wrongly_is_found_and_a_die_is_no_fault() -> None:
+    """The known-answer test leaves out the gain of a die's columns, as the compiler does."""
+    model = served("dense", precision="int8")
+    stuck = StuckInstruction(Opcode.CONV, bit=6, lane=1, value=1)
+    die = DieHook(Die(seed=3), 0)
+    with Service(cores=2, faults={0: [die], 1: [stuck]}) as service:
+        for core in range(2):
+            service.submit(model.blob, model.inputs[0], cores={core}).result(WAIT).release()
+        assert [incident.core for incident in service.incidents] == [1]
+        assert service.cores()[0].jobs == 2
 
 
 def test_a_core_that_raises_and_fails_its_test_is_taken_out_with_all_that_it_ran() -> None:
