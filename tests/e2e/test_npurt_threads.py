@@ -141,7 +141,7 @@ def test_loading_running_and_unloading_leaves_nothing(count: int, bytes_a_cycle:
 
     What is replaced for the first time while it is traced counts as new: the short form allows it.
     """
-    model, warm = served("dense"), min(count, 500)
+    model, warm = served("dense"), min(count, 2000)
     with Service(cores=1, test_every=16) as service:
         start = service.memory()
         _cycles(service, model, 20)
