@@ -42,7 +42,7 @@ second); 10.9 to 11.5 a second with 870 to 920 ms is the consistent range within
 """
 
 NAIVE_CLIENTS = 8
-_CURVE_US = 120_000_000
+_CURVE_US = 60_000_000
 _HOUR_US = 3_600_000_000
 
 
@@ -79,7 +79,7 @@ class Comparison:
 
 
 def curve(board: Board, *, progress: Progress = silent) -> Curve:
-    """Return the concurrency curve, two emulated minutes a point."""
+    """Return the concurrency curve, an emulated minute a point."""
     sliced, served = [], []
     for number, clients in enumerate(CLIENTS, 1):
         sliced.append(contexts(board, clients, _CURVE_US))

@@ -13,6 +13,7 @@ Invariant: everything follows from the parameters; there is no random number her
 from __future__ import annotations
 
 import heapq
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -73,8 +74,24 @@ class Response:
 
 
 def simulate_clients(machine: Machine, clients: Clients, duration_us: int) -> History:
-    """Return what happened before *duration_us*."""
-    return _TimeSliced(machine, clients).run(duration_us)
+    """Return what happened before *duration_us*.
+
+    A process that was killed begins again with nothing, so that each life is the first one again.
+    """
+    life = _TimeSliced(machine, clients).run(duration_us)
+    if not life.kills_us:
+        return life
+    length = life.kills_us[0] + clients.restart_us
+    starts = [n * length for n in range(math.ceil(duration_us / length))]
+    return History(
+        [
+            Response(r.client, start + r.dispatched_us, start + r.done_us)
+            for start in starts
+            for r in life.responses
+            if start + r.done_us < duration_us
+        ],
+        [start + life.kills_us[0] for start in starts if start + life.kills_us[0] < duration_us],
+    )
 
 
 class _Phase(Enum):
@@ -108,11 +125,6 @@ class _TimeSliced:
         self.machine, self.clients = machine, clients
         self.history = History()
         self.time = 0.0
-        self._start(0.0)
-
-    def _start(self, at: float) -> None:
-        """Begin with nothing in any memory, and all clients preparing from *at* on."""
-        machine, clients = self.machine, self.clients
         self.leaked = 0
         self.cores = [_Core() for _ in range(machine.cores)]
         self.left = [0.0] * clients.count
@@ -121,22 +133,23 @@ class _TimeSliced:
         self.in_flight: set[int] = set()
         self.loaded: OrderedDict[int, None] = OrderedDict()
         self.to_load: set[int] = set()
-        self.hosts_free = [at] * (1 if clients.shared_buffer else clients.host_cpus)
+        self.hosts_free = [0.0] * (1 if clients.shared_buffer else clients.host_cpus)
         self.due: list[tuple[float, int]] = []
         for client in range(clients.count):
-            self._prepare(client, at)
+            self._prepare(client, 0.0)
 
     def run(self, duration_us: int) -> History:
+        """Go on until *duration_us* or until the process is killed."""
         while self.time < duration_us:
             self._slow()
-            self._advance(min(self._ends(), default=float("inf")))
+            self._advance(min(self._ends(), default=math.inf))
             self._arrive()
             self._dispatch()
             for core in self.cores:
                 self._step(core)
             if self.leaked > self.clients.room_bytes:
                 self.history.kills_us.append(self.time)
-                self._start(self.time + self.clients.restart_us)
+                break
         return self.history
 
     def _prepare(self, client: int, at: float) -> None:
