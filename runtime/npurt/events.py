@@ -170,6 +170,7 @@ class Simulation:
             cores=cores,
             deadline_us=deadline_us,
             payload=request,
+            model=model.name,
         )
         self.policy.submit(job)
         for core in self.cores:

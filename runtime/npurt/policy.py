@@ -40,7 +40,8 @@ class JobState(Enum):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A request: what the policy needs to know of it; ``payload`` is its driver's business.
+    """A request: what the policy needs to know of it; ``payload`` is its driver's business, and
+    ``model`` what observers call it.
 
     ``cores`` are those that may run it, None for all; while it is preempted, the one that holds its
     context, and ``wanted`` keeps what they were. ``deadline_us`` is when it must have begun.
@@ -53,6 +54,7 @@ class Job:
     cores: frozenset[int] | None = None
     deadline_us: int | None = None
     payload: Any = None
+    model: str = ""
     state: JobState = JobState.WAITING
     core: int | None = None
     level: int = 0

@@ -57,7 +57,7 @@ class Tracer(Observer):
             self._end(time_us, core, job, "running")
 
     def _end(self, time_us: float, core: int, job: Job, what: str) -> None:
-        name = job.payload.model.name
+        name = job.model
         about = {"job": job.number, "priority": job.priority, "end": what}
         if core in self._began and self._began[core][1] is job:
             begin, _ = self._began.pop(core)
