@@ -21,12 +21,15 @@ from npufw.host import named_inputs, runs_of
 from npurt.buffers import BufferPool, Leak
 from npurt.contexts import Contexts, Version
 from npurt.device import DeviceMemory
+from npurt.errors import NoHealthyCore, QueueFull
 from npurt.futures import Dispatcher, JobFuture
 from npurt.jobqueue import Core, JobQueue, now_us
 from npurt.leases import Leases, calling_line
 from npurt.models import Blob, Model, Models
+from npurt.observer import Observer
 from npurt.policy import Job, JobState, Policy
 from npurt.requests import Given, Request, arrays_of, bound
+from npurt.teller import Teller
 from npurt.tensors import HostTensor, Outputs, lent_tensor, why_copied
 from npurt.watch import Watch
 from npurt.workers import Incident, OnFull, Workers
@@ -69,6 +72,8 @@ class Service:
     priority every *ageing* seconds. Each core runs the known-answer test of the model at hand
     before its first job and once every *test_every* jobs (0: never); one that fails it, or that
     finishes no TOA in *stall* seconds, is taken out. *faults* are hooks of npufw.faults by core.
+    *observer* is told what becomes of jobs, by several threads: npurt.metrics.Metrics,
+    npurt.logs.JobLog.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Service:
         test_every: int = 1000,
         stall: float = 60.0,
         faults: Mapping[int, Sequence[Hook]] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.target = load_target(target)
         count = self.target.cores if cores is None else cores
@@ -104,11 +110,13 @@ class Service:
         self._numbers = itertools.count(1)
         self._stall = stall
         self._progress: dict[int, tuple[int, int, int]] = {}
+        self._teller = Teller(observer, self._jobs, self._device)
         self._workers = Workers(
             queue=self._jobs,
             contexts=self._contexts,
             pool=self._pool,
             end=self._end,
+            teller=self._teller,
             begin=self._leases.begin,
             give_back=self._leases.give_back,
             on_full=on_full,
@@ -167,7 +175,6 @@ class Service:
         LifecycleError for tensors that another job has, ServiceClosed, QueueFull, NoHealthyCore,
         and what ``load`` raises.
         """
-        self._jobs.check_open()
         job = Job(
             number=next(self._numbers),
             priority=priority,
@@ -176,19 +183,15 @@ class Service:
         )
         if deadline is not None:
             job.deadline_us = job.submitted_us + int(deadline * _MICRO)
-        version = self._models.acquire(self._models.named(model))
         try:
-            request = self._request(job, version, inputs, user_data)
-            job.payload = request
-            if callback is not None:
-                request.future.add_done_callback(callback)
-            self._queue(job, request)
-        except BaseException:
-            self._models.release(version)
+            future = self._submit(job, self._models.named(model), inputs, user_data, callback)
+        except (QueueFull, NoHealthyCore) as error:
+            self._teller.refused("queue full" if isinstance(error, QueueFull) else "no core")
             raise
+        self._teller.submitted(job)
         if deadline is not None:
             self._watch.wake()
-        return request.future
+        return future
 
     def run(
         self, model: Model | Blob, inputs: Given, *, priority: int = 0
@@ -277,6 +280,27 @@ class Service:
 
     # --- inside -----------------------------------------------------------------------------------
 
+    def _submit(
+        self,
+        job: Job,
+        model: Model,
+        inputs: Given,
+        user_data: Any,
+        callback: Callable[[JobFuture], object] | None,
+    ) -> JobFuture:
+        self._jobs.check_open()
+        version, job.model = self._models.acquire(model), model.name
+        try:
+            request = self._request(job, version, inputs, user_data)
+            job.payload = request
+            if callback is not None:
+                request.future.add_done_callback(callback)
+            self._queue(job, request)
+        except BaseException:
+            self._models.release(version)
+            raise
+        return request.future
+
     def _request(self, job: Job, version: Version, inputs: Given, user_data: Any) -> Request:
         ports = version.image.inputs
         _, runs = arrays_of(ports, inputs)
@@ -313,6 +337,7 @@ class Service:
         request.withdraw()
         request.let_go()
         self._models.release(request.version)
+        self._teller.ended(job, JobState.CANCELLED)
         request.future.cancelled_now()
         self._jobs.end(JobState.CANCELLED)
         return True
@@ -322,11 +347,13 @@ class Service:
         job.payload = None
         request.let_go()
         self._models.release(request.version)
+        state = JobState.DONE if isinstance(result, Outputs) else JobState.FAILED
+        self._teller.ended(job, state)
         if isinstance(result, Outputs):
             request.future.set_result(result)
         else:
             request.future.set_exception(result)
-        self._jobs.end(JobState.DONE if isinstance(result, Outputs) else JobState.FAILED)
+        self._jobs.end(state)
 
     def _port(self, model: Model | Blob, name: str) -> Port:
         version = self._models.acquire(self._models.named(model))

@@ -35,6 +35,7 @@ from npurt.jobqueue import Core, JobQueue
 from npurt.lifecycle import Owner, Step
 from npurt.policy import Job, JobState
 from npurt.requests import Request
+from npurt.teller import Teller
 from npurt.tensors import Outputs
 
 __all__ = ["Ending", "Incident", "OnFull", "Workers"]
@@ -71,6 +72,7 @@ class Workers:
     contexts: Contexts
     pool: BufferPool
     end: Ending
+    teller: Teller
     begin: Callable[[int, int, str], None]
     give_back: Callable[[int, Sequence[Block], bool], None]
     on_full: OnFull = "queue"
@@ -170,9 +172,12 @@ class Workers:
                 request.future.set_running_or_notify_cancel()
             request.advance(Step.START, Owner.FIRMWARE)
             outputs.advance(Step.START, Owner.FIRMWARE)
+            self.teller.core(core, job, "began")
+            self.teller.memory()
             self._compute(core, job, context.engine, taken)
             keep = True
         except _CoreLost:
+            self.teller.core(core, job, "lost")
             self._again(job, attempt)
             raise
         except MemoryError:
@@ -212,7 +217,12 @@ class Workers:
             raise _CoreLost
         while core.attention:
             inner = self.queue.preempting(core, job)
-            if inner is None or not self._run(core, inner):
+            if inner is None:
+                return
+            self.teller.core(core, job, "preempted")
+            ran = self._run(core, inner)
+            self.teller.core(core, job, "resumed")
+            if not ran:
                 return
             core.attention = True
 
@@ -241,6 +251,7 @@ class Workers:
             outputs.abandon()
             return
         core.jobs += 1
+        self.teller.core(core, job, "done")
         request.advance(Step.FINISH, Owner.FIRMWARE)
         outputs.advance(Step.FINISH, Owner.FIRMWARE)
         self.begin(job.number, outputs.size, request.place)
@@ -283,6 +294,7 @@ class Workers:
             return
         failure = JobFailed(f"job {job.number} failed on sound cores: {error}")
         failure.__cause__ = error
+        self.teller.core(core, job, "failed")
         self._fail(job, attempt, failure)
 
     # --- sick cores -------------------------------------------------------------------------------

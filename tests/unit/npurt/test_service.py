@@ -27,7 +27,8 @@ from npurt import (
     ServiceClosed,
     Session,
 )
-from npurt.policy import JobState
+from npurt.observer import Observer
+from npurt.policy import Job, JobState
 from tests.served import Gate, Sick, equal, served
 
 WAIT = 60
@@ -443,6 +444,55 @@ def test_a_blob_that_cannot_be_loaded_is_refused_to_all_who_wait_for_it() -> Non
                 service.submit(b"no blob", {})
         with pytest.raises(FileNotFoundError):
             service.load("missing.bin")
+
+
+class _Diary(Observer):
+    def __init__(self) -> None:
+        self.lines: list[tuple[object, ...]] = []
+
+    def submitted(self, time_us: float, job: Job, waiting: int) -> None:
+        self.lines.append(("submitted", job.number))
+
+    def refused(self, time_us: float, reason: str) -> None:
+        self.lines.append(("refused", reason))
+
+    def core(self, time_us: float, core: int, job: Job, what: str, waiting: int) -> None:
+        self.lines.append((what, job.number))
+
+    def ended(self, time_us: float, job: Job, state: JobState, waiting: int) -> None:
+        self.lines.append((state.name.lower(), job.number))
+        raise KeyError("an observer's own fault")
+
+
+def test_an_observer_is_told_what_becomes_of_jobs_and_cannot_disturb_them() -> None:
+    model, gate, diary = served("dense"), Gate(), _Diary()
+    options = {"faults": {0: [gate]}, "test_every": 0, "queue": 2, "observer": diary}
+    with Service(cores=1, **options) as service:  # type: ignore[arg-type]
+        low = service.submit(model.blob, model.inputs[0])
+        assert gate.reached.wait(WAIT)
+        high = service.submit(model.blob, model.inputs[1], priority=1)
+        gone = service.submit(model.blob, model.inputs[2])
+        with pytest.raises(QueueFull):
+            service.submit(model.blob, model.inputs[3])
+        gone.cancel()
+        gate.open()
+        for future in (low, high):
+            future.result(WAIT).release()
+    first = [line for line in diary.lines if line != ("submitted", 1)]
+    assert first == [
+        ("began", 1),
+        ("submitted", 2),
+        ("submitted", 3),
+        ("refused", "queue full"),
+        ("cancelled", 3),
+        ("preempted", 1),
+        ("began", 2),
+        ("done", 2),
+        ("done", 2),
+        ("resumed", 1),
+        ("done", 1),
+        ("done", 1),
+    ]
 
 
 def test_wrong_settings_are_refused() -> None:
