@@ -41,6 +41,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/machine.md": _with_regions("docs/machine.md"),
     "docs/npuabi.h": render.c_header,
     "docs/ops.md": ops_page,
+    "docs/runtime-load.md": _with_regions("docs/runtime-load.md"),
     "docs/runtime.md": _with_regions("docs/runtime.md"),
 }
 """What makes each page, by its path in the repository."""

@@ -34,6 +34,7 @@ PAGES = (
     "docs/gates/6-ota.md",
     "docs/gates/7-variation.md",
     "docs/runtime.md",
+    "docs/runtime-load.md",
 )
 """The pages whose commands are run, by their path in the repository."""
 

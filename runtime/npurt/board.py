@@ -18,7 +18,7 @@ from npurt.events import Model, Request, Simulation
 from npurt.physics import Machine, Work
 from npurt.policy import Job, JobState, Policy
 
-__all__ = ["Board", "Row", "contexts", "naive", "service"]
+__all__ = ["Board", "Row", "contexts", "naive", "naive_clients", "service"]
 
 _MIB = 1 << 20
 _HOUR_US = 3_600_000_000
@@ -96,11 +96,9 @@ def contexts(board: Board, clients: int, duration_us: int) -> Row:
     return _row(clients, latencies, duration_us * 5 / 6, held, 0.0)
 
 
-def naive(board: Board, clients: int, duration_us: int) -> Row:
-    """Return what *clients* threads get that load a model each and release nothing."""
-    on_device = min(clients, board.fits) * (board.weights_bytes + board.arena_bytes)
-    held = board.base_bytes + clients * board.weights_bytes + on_device
-    asked = Clients(
+def naive_clients(board: Board, clients: int) -> Clients:
+    """Return *clients* threads that load a model each, share a buffer and release nothing."""
+    return Clients(
         count=clients,
         work=board.work,
         gap_us=board.gap_us,
@@ -109,13 +107,22 @@ def naive(board: Board, clients: int, duration_us: int) -> Row:
         fits=board.fits,
         load_us=board.load_us,
         leak_bytes=board.output_bytes,
-        room_bytes=board.memory_bytes - held,
+        room_bytes=board.memory_bytes - _naive_bytes(board, clients),
         restart_us=board.restart_us,
     )
-    history = simulate_clients(board.machine, asked, duration_us)
+
+
+def _naive_bytes(board: Board, clients: int) -> int:
+    on_device = min(clients, board.fits) * (board.weights_bytes + board.arena_bytes)
+    return board.base_bytes + clients * board.weights_bytes + on_device
+
+
+def naive(board: Board, clients: int, duration_us: int) -> Row:
+    """Return what ``naive_clients`` get."""
+    history = simulate_clients(board.machine, naive_clients(board, clients), duration_us)
     latencies = [response.latency_us for response in history.responses]
     kills = len(history.kills_us) * _HOUR_US / duration_us
-    return _row(clients, latencies, duration_us, held, kills)
+    return _row(clients, latencies, duration_us, _naive_bytes(board, clients), kills)
 
 
 def service(board: Board, clients: int, duration_us: int, *, prepared: bool = False) -> Row:

@@ -4,8 +4,8 @@ Jobs of a higher priority come first, those of one priority in the order of thei
 waiting job rises one level each ``ageing_us`` and keeps that level while it runs, so that none
 waits for ever. A job that came in with a higher priority than a running one's level takes its core
 at the next descriptor boundary; a job that has only aged does not, or jobs would take turns and
-lose time in switches. A preempted job goes
-back to the front of its level, and to the core that holds its context.
+lose time in switches. A preempted job goes back to the front of its level, and to the core that
+holds its context.
 
 Invariant: the policy knows no clock and no threads. Times are whole microseconds that its caller
 gives, and the same calls give the same answers.
@@ -38,10 +38,14 @@ class JobState(Enum):
     CANCELLED = auto()
 
 
+_FINAL = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
 @dataclass(eq=False, slots=True)
 class Job:
-    """A request: what the policy needs to know of it; ``payload`` is its driver's business, and
-    ``model`` what observers call it.
+    """A request, as far as the policy must know it, and what observers call its ``model``.
+
+    ``payload`` is its driver's business.
 
     ``cores`` are those that may run it, None for all; while it is preempted, the one that holds its
     context, and ``wanted`` keeps what they were. ``deadline_us`` is when it must have begun.
@@ -114,6 +118,9 @@ class Policy:
         job.state, job.core = JobState.WAITING, None
         self._queue(job).appendleft(job)
         self._counts[job.priority] += 1
+        if job.deadline_us is not None and not job.begun:
+            # It may have passed while the job was picked.
+            heapq.heappush(self._deadlines, (job.deadline_us, job.number, job))
 
     def give_up(self, job: Job, state: JobState) -> bool:
         """Take a waiting *job* out for good; False when it does not wait any more."""
@@ -161,18 +168,18 @@ class Policy:
 
     def overdue(self, now_us: int) -> list[Job]:
         """Return the waiting jobs whose deadline has passed and that have not begun; each once."""
-        found = []
+        found: dict[int, Job] = {}
         while self._deadlines and self._deadlines[0][0] < now_us:
             job = heapq.heappop(self._deadlines)[2]
             if _waits(job) and not job.begun:
-                found.append(job)
-        return found
+                found[job.number] = job
+        return list(found.values())
 
     @property
     def next_deadline_us(self) -> int | None:
         """When a job that waits and has not begun is next overdue."""
         deadlines = self._deadlines
-        while deadlines and (deadlines[0][2].begun or not _waits(deadlines[0][2])):
+        while deadlines and (deadlines[0][2].begun or deadlines[0][2].state in _FINAL):
             heapq.heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 

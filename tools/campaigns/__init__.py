@@ -14,6 +14,7 @@ from tools.campaigns import (
     ota_cuts,
     ota_cycles,
     ota_headers,
+    runtime,
     variation,
 )
 from tools.campaigns.base import Campaign
@@ -27,6 +28,7 @@ CAMPAIGNS: tuple[Campaign, ...] = (
     flips.CAMPAIGN,
     camera.CAMPAIGN,
     variation.VARIATION,
+    runtime.CAMPAIGN,
     fuzz_blob.FUZZ_BLOB,
     fuzz_text.FUZZ_TEXT,
     fuzz_images.FUZZ_FUSES,

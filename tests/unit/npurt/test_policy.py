@@ -117,6 +117,17 @@ def test_overdue_jobs_are_named_once_and_not_when_they_have_begun() -> None:
     assert made.overdue(50) == []
 
 
+def test_a_deadline_that_passes_while_a_job_is_picked_holds_when_it_is_given_back() -> None:
+    made = policy(job(1, deadline_us=10))
+    picked = made.pick(0, 0)
+    assert picked is not None
+    assert made.next_deadline_us == 10
+    assert made.overdue(11) == []
+    made.give_back(picked)
+    made.give_back(made.pick(0, 0) or picked)
+    assert made.overdue(12) == [picked]
+
+
 @pytest.mark.parametrize("priority", [-1, PRIORITIES])
 def test_a_priority_that_there_is_not_is_refused(priority: int) -> None:
     with pytest.raises(ValueError, match="priorities are 0 to 7"):

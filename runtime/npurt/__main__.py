@@ -1,0 +1,5 @@
+"""Lets ``python -m npurt`` stand for the command ``npurt``."""
+
+from npurt.cli import main
+
+main()
