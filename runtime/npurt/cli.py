@@ -159,6 +159,8 @@ def soak(
 
     if number is not None and (resume is not None or minutes is not None):
         raise click.UsageError("--round runs one round: neither --resume nor --minutes go with it")
+    if resume == "-":
+        raise click.UsageError("--resume keeps its state in a file, not in a stream")
     with _metered(metrics) as observer, progress_bar() as progress:
         if number is not None:
             totals = run_round(1 if seed is None else seed, number, observer=observer)

@@ -11,7 +11,7 @@ from npurt.bounds import worst_responses_us, worst_run_us
 from npurt.events import Model
 from npurt.physics import Machine, Work
 from npurt.play import play
-from npurt.scenario import Client, Scenario
+from npurt.scenario import Client, Fault, Scenario
 
 NEVER_US = 10**12
 ROUNDING_US = 1e-2
@@ -30,10 +30,11 @@ def scenario_of(seed: int) -> Scenario:
         machine=Machine(
             cores=source.randrange(1, 5), switch_us=source.choice((0, 100, 1000, 5000))
         ),
-        ageing_us=NEVER_US,
-        queue_limit=10**9,
+        ageing_us=source.choice((NEVER_US, 10**6)),
+        queue_limit=source.choice((10**9, 5)),
         models=models,
         clients=clients,
+        faults=(Fault(kind="heat", values={"at_s": 5e5, "slowdown": source.choice((1.0, 1.4))}),),
     )
 
 
@@ -48,7 +49,7 @@ def _client(source: random.Random, model: str) -> Client:
     values = {
         "count": float(source.randrange(1, 4)),
         "priority": float(source.choice((0, 0, 1, 3, 3, 7))),
-        "deadline_ms": 0.0,
+        "deadline_ms": source.choice((0.0, 0.0, 3e4)),
         "cancel": source.choice((0.0, 0.0, 0.3)),
         "cancel_after_ms": source.random() * 5e4,
         "gap_ms": source.choice((0.0, 500.0, source.random() * 1e5)),
@@ -63,13 +64,16 @@ def _client(source: random.Random, model: str) -> Client:
 
 def test_no_simulated_response_exceeds_its_bound() -> None:
     bounded = 0
-    for seed in range(120):
+    for seed in range(100):
         made = scenario_of(seed)
-        for group, bound in zip(play(made).groups, worst_responses_us(made), strict=True):
+        played = play(made)
+        if played.simulation.risen:
+            continue
+        for group, bound in zip(played.groups, worst_responses_us(made), strict=True):
             if bound is not None and group.responses:
                 bounded += 1
                 assert max(group.responses) <= bound + ROUNDING_US, f"seed {seed}: {group.client}"
-    assert bounded > 150
+    assert bounded > 100
 
 
 def one(*clients: tuple[str, int, dict[str, float]], switch_us: int = 1000) -> Scenario:
