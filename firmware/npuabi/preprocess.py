@@ -6,11 +6,12 @@ key.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from npuabi.tomltext import read_toml
 
 __all__ = ["CHANNELS", "DTYPES", "MODES", "ImageError", "Preprocess", "load_preprocess"]
 
@@ -72,9 +73,7 @@ def load_preprocess(path: str | Path) -> Preprocess:
 def parse_preprocess(text: str, where: str) -> Preprocess:
     """Return what TOML *text* says; *where* names the file in errors."""
     try:
-        values = tomllib.loads(text)
-    except RecursionError as error:
-        raise ImageError(f"{where}: nested too deeply") from error
+        values = read_toml(text)
     except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
         raise ImageError(f"{where}: {_cut(str(error))}") from error
     table = values.pop("resize", {})

@@ -6,10 +6,11 @@ Invariant: a field is named here once; a missing, unknown or out-of-range key is
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
+
+from npuabi.tomltext import read_toml
 
 __all__ = ["Target", "TargetError", "load_target", "target_names"]
 
@@ -124,11 +125,7 @@ def load_target(name_or_path: str) -> Target:
 def parse_target(text: str, where: str) -> Target:
     """Return the target that TOML *text* states; *where* names the file in errors."""
     try:
-        values = tomllib.loads(text)
-    except RecursionError as error:
-        raise TargetError(
-            f"{where}: nested too deeply, a target is a list of key = value"
-        ) from error
+        values = read_toml(text)
     except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
         raise TargetError(f"{where}: {_short(str(error))}") from error
     names = [f.name for f in fields(Target)]

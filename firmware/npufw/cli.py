@@ -25,7 +25,6 @@ from npufw.cli_keys import fuse, keygen
 if TYPE_CHECKING:
     from npuabi.container import Event
     from npufw.boot import Image
-    from npufw.commands import RunReport
     from npufw.fault_plan import FaultPlan
     from npufw.version import VersionRegister
 
@@ -173,7 +172,7 @@ def run(
         )
     _lines(report.notes, err=True)
     if as_json:
-        _print_json(_run_values(report, image, found))
+        _print_json({**_with_healed(report.as_dict(), image), **found})
         return
     if sanitize:
         click.echo("sanitizer: nothing found", err=output == "-")
@@ -194,9 +193,8 @@ def _require_state_file(state: str | None, output: str | None) -> None:
         raise click.UsageError(f"--state and --output are both to be {state}: name two files")
 
 
-def _run_values(report: RunReport, image: Image, found: dict[str, Any]) -> dict[str, Any]:
-    values = report.as_dict()
-    return {**values, "events": [*_events(image), *values["events"]], **found}
+def _with_healed(values: dict[str, Any], image: Image) -> dict[str, Any]:
+    return {**values, "events": [*_events(image), *values["events"]]}
 
 
 def _sanitized(raw: bytes, target: str, *, as_json: bool) -> dict[str, Any]:
@@ -355,7 +353,7 @@ def evaluate(
             register=register,
         )
     if as_json:
-        _print_json(found.as_dict())
+        _print_json(_with_healed(found.as_dict(), image))
         return
     _lines(found.lines())
 
@@ -396,15 +394,20 @@ def selftest(
     from npuabi.errors import ErrorCode
     from npufw.cores import Cores
     from npufw.errors import FirmwareError
+    from npufw.fault_plan import fault_lines
     from npufw.hostfiles import read_blob_file
 
     image = _boot(read_blob_file(blob), target, register)
     if core >= image.target.cores:
         raise click.UsageError(f"--core {core}: {image.target.name} has {image.target.cores} cores")
     cores = Cores(image, {core: plan.hooks(image)}, register)
+    log = [event for engine in cores.engines for event in engine.log]
     if as_json:
-        log = [event.as_dict() for engine in cores.engines for event in engine.log]
-        _print_json({"schema": 1, **cores.as_dict(), "events": [*_events(image), *log]})
+        events = [event.as_dict() for event in log]
+        found = {"schema": 1, **cores.as_dict(), "faults": plan.lines(), "events": events}
+        _print_json(_with_healed(found, image))
+    elif not plan.plain:
+        _lines(fault_lines(f"{plan.replay()} --core {core}", log))
     if cores.out:
         raise FirmwareError(ErrorCode.KNOWN_ANSWER, cores.verdict)
     if not as_json:
@@ -416,7 +419,7 @@ def selftest(
 @_OWN_TARGET
 @click.option(
     "--temperature",
-    type=click.FloatRange(-60, 200),
+    type=click.FloatRange(-55, 150),
     metavar="C",
     help="At C degrees Celsius: the thermal stall, with the timing set of that band.",
 )

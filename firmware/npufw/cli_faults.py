@@ -33,7 +33,7 @@ def fault_options(command: F) -> F:
     )
     @click.option(
         "--temperature",
-        type=click.FloatRange(-60, 200),
+        type=click.FloatRange(-55, 150),
         metavar="C",
         help="The chip has C degrees Celsius: short for --fault heat:celsius=C.",
     )

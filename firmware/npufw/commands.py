@@ -49,6 +49,7 @@ class RunReport:
     notes: tuple[str, ...]
     events: tuple[FaultEvent, ...]
     faults: Sequence[str] = ()
+    replay: str = ""
     surcharge: Mapping[str, int] = field(default_factory=dict)
     met: Mapping[str, Any] = field(default_factory=dict)
     met_lines: Sequence[str] = ()
@@ -86,8 +87,8 @@ class RunReport:
             part = cycles / self.cycles
             yield f"{name} defence: {cycles:,} cycles more, {part:.1%}"
         yield from self.met_lines
-        if self.faults:
-            yield from fault_lines(self.faults, self.events)
+        if self.replay:
+            yield from fault_lines(self.replay, self.events)
         runs = len(self.host_ms)
         if runs > 1:
             middle, least = median(self.host_ms), min(self.host_ms)
@@ -100,6 +101,7 @@ class EvalReport:
 
     accuracy: Accuracy
     faults: Sequence[str]
+    replay: str
     surcharge: Mapping[str, int]
     events: Sequence[FaultEvent]
 
@@ -121,9 +123,9 @@ class EvalReport:
         """Yield the report for people."""
         found = self.accuracy
         yield f"top-1 {found.top1:.2%}: {found.correct} of {found.finished} samples"
-        if self.faults:
+        if self.replay:
             yield f"refused: {found.refused} of {found.samples} samples"
-            yield from fault_lines(self.faults, self.events)
+            yield from fault_lines(self.replay, self.events)
 
 
 def _summary(array: NDArray[Any], batches: int) -> dict[str, Any]:
@@ -205,6 +207,7 @@ def run_blob(
         notes=notes,
         events=engine.log,
         faults=plan.lines(),
+        replay="" if plan.plain else plan.replay(),
         surcharge=engine.surcharge,
         met=_met(engine),
         met_lines=tuple(line for hook in engine.hooks for line in hook.report_lines()),
@@ -268,6 +271,7 @@ def _eval_report(accuracy: Accuracy, engine: Engine, plan: FaultPlan) -> EvalRep
     return EvalReport(
         accuracy=accuracy,
         faults=plan.lines(),
+        replay="" if plan.plain else plan.replay(),
         surcharge=engine.surcharge,
         events=engine.log,
     )

@@ -219,21 +219,16 @@ def read_efuse(read: ReadRow, size: int, cores: int) -> Efuse:
     A row that cannot be read is tried three times. Raises FirmwareError FUSE_CRC, FUSE_VERSION,
     FUSE_COLUMNS.
     """
-    if size % ROW_BYTES or not 3 * ROW_BYTES <= size <= size_for(_MOST_CORES):
-        text = f"{size} bytes are no rows of {ROW_BYTES}, one for each core behind a header"
-        raise FirmwareError(ErrorCode.FUSE_CRC, text)
+    _check_size(size)
     counted = [_row(read, row) for row in range(size // ROW_BYTES)]
     rows = [row for row, _ in counted]
     again = tuple(number for number, (_, tries) in enumerate(counted) if tries > 1)
-    if not any(map(any, rows)):
-        return Efuse(state=FuseState.BLANK, again=again)
     key = _key(rows[1])
     if not any(rows[0]) and not any(map(any, rows[_HEADER_ROWS:])):
+        _check_rows(size, cores)
         return Efuse(state=FuseState.BLANK, key=key, again=again)
     header = _header(rows[0], cores)
-    if size != size_for(header.cores):
-        text = f"{size} bytes of fuses, {header.cores} cores have {size_for(header.cores)}"
-        raise FirmwareError(ErrorCode.FUSE_COLUMNS, text)
+    _check_rows(size, header.cores)
     trims = [_trim(core, row) for core, row in enumerate(rows[_HEADER_ROWS:])]
     table = Table(
         die=header.die,
@@ -246,9 +241,23 @@ def read_efuse(read: ReadRow, size: int, cores: int) -> Efuse:
 def key_hash(fuses: bytes) -> bytes | None:
     """Return the SHA-256 of the key that programs must be signed with, None when there is none.
 
-    Only its own row counts, so that a damaged table opens no door. Raises FirmwareError FUSE_CRC.
+    Only its own row counts, so that a damaged table opens no door; nor does a file that was cut
+    before it. Raises FirmwareError FUSE_CRC.
     """
-    return _key(fuses[ROW_BYTES : 2 * ROW_BYTES].ljust(ROW_BYTES, b"\0"))
+    _check_size(len(fuses))
+    return _key(fuses[ROW_BYTES : 2 * ROW_BYTES])
+
+
+def _check_size(size: int) -> None:
+    if size % ROW_BYTES or not 3 * ROW_BYTES <= size <= size_for(_MOST_CORES):
+        text = f"{size} bytes are no rows of {ROW_BYTES}, one for each core behind a header"
+        raise FirmwareError(ErrorCode.FUSE_CRC, text)
+
+
+def _check_rows(size: int, cores: int) -> None:
+    if size != size_for(cores):
+        text = f"{size} bytes of fuses, {cores} cores have {size_for(cores)}"
+        raise FirmwareError(ErrorCode.FUSE_COLUMNS, text)
 
 
 def _row(read: ReadRow, row: int) -> tuple[bytes, int]:

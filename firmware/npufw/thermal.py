@@ -28,6 +28,7 @@ __all__ = [
     "BASE_SET",
     "DERATING",
     "DETECTOR_PS",
+    "EXTREMES_C",
     "IDLE",
     "Activity",
     "Junction",
@@ -47,6 +48,9 @@ BASE_SET = BandSet(
     sample=0,
 )
 """What is loaded at boot: the TOAs' own timing."""
+
+EXTREMES_C = (-55.0, 150.0)
+"""What a chip is built for and what it lives through: nothing beyond is modelled."""
 
 # --- the read-out -------------------------------------------------------------------------------
 
@@ -200,5 +204,11 @@ class Junction:
         decay = math.exp(-step / (self.kelvin_a_watt * self.joules_a_kelvin))
         for _ in range(whole):
             end = self.ambient_c + self.kelvin_a_watt * self.watts(running)
-            self.celsius = end + (self.celsius - end) * decay
+            self.celsius = _bounded(end + (self.celsius - end) * decay)
         return self.celsius
+
+
+def _bounded(celsius: float) -> float:
+    """Leakage feeds on its own heat: beyond some air no temperature is steady."""
+    coldest, hottest = EXTREMES_C
+    return min(max(celsius, coldest), hottest)

@@ -55,6 +55,27 @@ def test_eval_counts_refused_samples_apart() -> None:
     assert outcomes == {"injected", "detected", "repaired", "refused"}
 
 
+def test_every_report_has_what_was_healed_and_what_replays_it(tmp_path: Path) -> None:
+    bent = bytearray(BLOB.read_bytes())
+    bent[0x1100] ^= 4
+    file = tmp_path / "bent.bin"
+    file.write_bytes(bent)
+    for command in (("run", file), ("eval", file, "--data", DATA), ("selftest", file)):
+        found = npufw(*command, "--fault", "instruction:seed=0", code=int(command[0] == "selftest"))
+        assert found["events"][0]["kind"] == "record_crc"
+        assert found["faults"] == ["instruction:seed=0"]
+    told = CliRunner().invoke(
+        main, ["selftest", str(BLOB), "--fault", "check:nth=1", "--core", "2"]
+    )
+    assert "replay: --fault check:nth=1,forever=no --core 2\n" in told.stdout
+    blank = tmp_path / "blank.fuses"
+    blank.write_bytes(bytes(320))
+    told = CliRunner().invoke(main, ["run", str(BLOB), "--die", str(blank)])
+    assert "unity gain" in told.stdout
+    assert f"replay: --die {blank}\n" in told.stdout
+    assert npufw("run", BLOB, "--die", "", code=1)["stderr"].startswith("error: ")
+
+
 def test_selftest_fails_on_a_bad_bank_and_faults_are_listed() -> None:
     spec = ("--fault", "stuck-bank:bank=3,value=1", "--without", "ripple")
     found = npufw("selftest", BLOB, *spec, code=1)

@@ -26,6 +26,7 @@ from npufw.errors import FirmwareError
 from npufw.fault_models.heat import Heat
 from npufw.fault_models.sensor import PERIOD_S, BadSensor, Reading, Sensor
 from npufw.faults import Hook, Machine, Moment, Outcome, Phase
+from npufw.thermal import EXTREMES_C
 
 __all__ = [
     "DEFENCE",
@@ -44,7 +45,9 @@ SWAP_CYCLES = 8
 """Two differences for each of four units go into the fetcher's adders, a cycle each."""
 
 _SAFE = BANDS - 1
-_PLAUSIBLE_C = (-55.0, 150.0)
+_PLAUSIBLE_C = (EXTREMES_C[0] - 1, EXTREMES_C[1] + 1)
+"""A live chip's temperature, and the sensor's noise."""
+
 _FASTEST_KELVIN_A_SECOND = 20.0
 """No chip of this heat capacity warms or cools faster; noise of the sensor is far below it."""
 

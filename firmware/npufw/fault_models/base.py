@@ -62,7 +62,8 @@ class FaultModel:
     """One kind of fault: *make* gives its hook for an image and the values of its fields.
 
     *make* raises ValueError for values that do not fit the image. *gate* is the defence that
-    answers it, as ``--without`` names it.
+    answers it, as ``--without`` names it. There is one of a *single* model at most; it does nothing
+    without what it *needs*, another model or the option ``--die``.
     """
 
     name: str
@@ -71,6 +72,8 @@ class FaultModel:
     fields: tuple[Field, ...]
     make: Callable[[Image, Values], Hook]
     example: str
+    single: bool = False
+    needs: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the model for JSON."""

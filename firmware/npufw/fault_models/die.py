@@ -140,4 +140,5 @@ DIE = FaultModel(
     ),
     make=_die,
     example="die:seed=7,spread=corners",
+    single=True,
 )  # fmt: skip

@@ -201,7 +201,7 @@ def _text(
     where = "the table" if space is None else space.name.lower()
     named = "" if site.tensor is None else f" of {name_of(image, site.tensor)}"
     reader = "the host" if site.step is None else site.step.where
-    what = "64 bytes stuck" if len(places) > 8 else f"{sum(m.bit_count() for m in masks)} bits"
+    what = f"{sum(m.bit_count() for m in masks)} bits" if any(masks) else "64 bytes stuck"
     return f"{what} at 0x{places[0]:x} of {where}, {site.region}{named}, read by {reader}"
 
 
@@ -264,6 +264,8 @@ def _xor(memory: NDArray[np.uint8], places: NDArray[np.int64], bits: NDArray[np.
 def _make_flips(image: Image, values: Values) -> Hook:
     space, region, op = str(values["space"]), str(values["region"]), str(values["op"])
     ddr = space == "ddr"
+    if ddr and (op or region != "all"):
+        raise ValueError("op and region choose tensors in sram; in ddr all is hit")
     parts = {
         step.index: hit
         for step in image.steps

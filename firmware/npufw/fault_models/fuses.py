@@ -60,6 +60,7 @@ FUSE = FaultModel(
     ),
     make=_bad_fuse,
     example="fuse:bit=1100",
+    needs="--die",
 )
 FUSE_READ = FaultModel(
     name="fuse-read",
@@ -71,4 +72,5 @@ FUSE_READ = FaultModel(
     ),
     make=_fuse_read,
     example="fuse-read:nth=2",
+    needs="--die",
 )

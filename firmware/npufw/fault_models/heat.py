@@ -29,6 +29,7 @@ from npufw.faults import Hook, Machine, Moment, Outcome, Phase
 from npufw.thermal import (
     ATTEMPTS,
     BASE_SET,
+    EXTREMES_C,
     IDLE,
     Activity,
     Junction,
@@ -55,6 +56,8 @@ _LEAST_CHANCE = 2.0**-53
 """Draws have 53 bits: what is rarer does not happen."""
 
 _DETECTOR = -1
+
+_MOST_TRACE_BYTES = 1 << 24
 
 _RETRY_S = 0.1
 """After so long a refused job is tried again."""
@@ -107,17 +110,24 @@ def read_trace(path: Path) -> Steps:
 
     Raises ValueError for anything else, OSError when it cannot be read.
     """
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.reader(stream) if row and not row[0].startswith("#")]
+    with path.open("rb") as stream:
+        raw = stream.read(_MOST_TRACE_BYTES + 1)
+    if len(raw) > _MOST_TRACE_BYTES:
+        raise ValueError(f"{path}: a trace has at most {_MOST_TRACE_BYTES} bytes")
     try:
+        lines = raw.decode("utf-8-sig").splitlines()
+        rows = [row for row in csv.reader(lines) if row and not row[0].startswith("#")]
         points = [(float(row[0]), float(row[1])) for row in rows if len(row) == 2]
-    except ValueError:
-        points = []
+    except (ValueError, csv.Error):  # no text, no numbers, a field that is too long
+        rows, points = [], []
     times = [time for time, _ in points]
     if not points or len(points) != len(rows) or times != sorted(times):
         raise ValueError(f"{path}: expected lines of seconds,celsius in the order of time")
     if not np.isfinite(points).all():
         raise ValueError(f"{path}: times and temperatures are numbers")
+    coldest, hottest = EXTREMES_C
+    if not all(coldest <= celsius <= hottest for _, celsius in points):
+        raise ValueError(f"{path}: temperatures go from {coldest:g} to {hottest:g} degC")
     return Steps(times, [celsius for _, celsius in points], lines=True)
 
 
@@ -353,6 +363,8 @@ def _source(image: Image, values: Values) -> Temperature:
     if values["mode"] == "step":
         return Steps([0.0, float(values["at"])], [celsius, float(values["to"])])
     if values["mode"] == "trace":
+        if not values["file"]:
+            raise ValueError("mode trace needs file=X.csv")
         try:
             return read_trace(Path(str(values["file"])))
         except OSError as error:
@@ -369,7 +381,8 @@ def _heat(image: Image, values: Values) -> Heat:
 
 
 def _kelvin(name: str, default: float, text: str) -> Field:
-    return Field(name=name, kind=float, default=default, unit="degC", low=-60, high=200, help=text)
+    return Field(name=name, kind=float, default=default, unit="degC", help=text,
+                 low=EXTREMES_C[0], high=EXTREMES_C[1])  # fmt: skip
 
 
 HEAT = FaultModel(
@@ -389,4 +402,5 @@ HEAT = FaultModel(
     ),
     make=_heat,
     example="heat:mode=self,ambient=50,seconds=20",
+    single=True,
 )  # fmt: skip

@@ -90,4 +90,6 @@ SENSOR = FaultModel(
     ),
     make=_sensor,
     example="sensor:fault=jump,start=60",
+    single=True,
+    needs="heat",
 )

@@ -8,13 +8,13 @@ Invariant: ``parse(str(fault))`` is the fault again.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from npuabi.errors import ErrorCode
+from npuabi.tomltext import read_toml
 from npufw.boot import Image
 from npufw.errors import FirmwareError
 from npufw.fault_models import MODELS
@@ -23,7 +23,8 @@ from npufw.faults import Hook
 
 __all__ = ["Fault", "read_faults"]
 
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 18
+_MOST_SHOWN = 120
 _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -56,9 +57,9 @@ def read_faults(specs: Sequence[str]) -> list[Fault]:
 
 
 def _read(spec: str) -> list[Fault]:
-    if spec.endswith(".toml"):
-        return _read_file(Path(spec))
     name, _, rest = spec.partition(":")
+    if spec.endswith(".toml") and name not in MODELS:
+        return _read_file(Path(spec))
     given: dict[str, Any] = {}
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
@@ -76,15 +77,19 @@ def _read_file(path: Path) -> list[Fault]:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise _bad(str(path), f"the file has more than {_MAX_BYTES} bytes")
-        tables = tomllib.loads(raw.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _bad(str(path), f"no TOML: {error}") from error
+        tables = read_toml(raw.decode())
     except OSError as error:
         raise _bad(str(path), f"cannot be read: {error.strerror}") from error
+    except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits
+        raise _bad(str(path), f"no TOML: {_short(str(error))}") from error
     rows = tables.pop("fault", None)
-    if tables or not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    if tables or not (isinstance(rows, list) and rows) or not all(map(_is_table, rows)):
         raise _bad(str(path), "expected [[fault]] tables and nothing else")
     return [_of_table(f"{path}, fault {i}", row) for i, row in enumerate(rows, start=1)]
+
+
+def _is_table(row: object) -> bool:
+    return isinstance(row, dict)
 
 
 def _of_table(where: str, row: dict[str, Any]) -> Fault:
@@ -114,7 +119,9 @@ def _value(where: str, field: Field, given: Mapping[str, Any]) -> Value:
     raw = given[field.name]
     value = _converted(field, raw)
     if value is None or not _within(field, value):
-        raise _bad(where, f"{field.name} is {raw!r}: expected {field.range}")
+        raise _bad(where, f"{field.name} is {_shown(raw)}: expected {field.range}")
+    if isinstance(value, str) and "," in value:
+        raise _bad(where, f"{field.name} is {_shown(raw)}: a comma begins the next field")
     return value
 
 
@@ -125,7 +132,7 @@ def _converted(field: Field, raw: Any) -> Value | None:
         return None
     try:
         return int(str(raw), 0) if field.kind is int else field.kind(raw)
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or one of hundreds of digits
         return None
 
 
@@ -139,6 +146,17 @@ def _text(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return repr(value) if isinstance(value, float) else str(value)
+
+
+def _shown(raw: object) -> str:
+    try:
+        return _short(repr(raw))
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        return "a number too long to show"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _bad(where: str, text: str) -> FirmwareError:

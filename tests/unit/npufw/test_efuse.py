@@ -116,6 +116,8 @@ def test_every_single_fuse_of_a_blank_array_that_is_blown_is_seen() -> None:
         (bytes([255] * SIZE), ErrorCode.FUSE_CRC),
         (b"", ErrorCode.FUSE_CRC),
         (bytes(64), ErrorCode.FUSE_CRC),
+        (bytes(SIZE + ROW_BYTES), ErrorCode.FUSE_COLUMNS),
+        (with_key(bytes(SIZE - ROW_BYTES), bytes([7] * 32)), ErrorCode.FUSE_COLUMNS),
         (bytes(SIZE - 1), ErrorCode.FUSE_CRC),
         (b"\x00" * 64 + b"\x01" * 64 + bytes(192), ErrorCode.FUSE_CRC),
     ],
@@ -156,7 +158,9 @@ def test_bits_are_blown_once_and_never_back() -> None:
 def test_the_key_stands_by_itself() -> None:
     assert key_hash(fuses()) == bytes(range(1, 33))
     assert key_hash(bytes(SIZE)) is None
-    assert key_hash(b"") is None
+    for cut in (0, ROW_BYTES, 2 * ROW_BYTES, SIZE - 1):  # a file that was cut opens no door
+        with pytest.raises(AbiError, match="no rows"):
+            key_hash(bytes(cut))
     bad = bytearray(fuses())
     bad[0] ^= 1
     assert key_hash(bytes(bad)) == bytes(range(1, 33))

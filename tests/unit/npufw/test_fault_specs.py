@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from npufw.errors import FirmwareError
 from npufw.fault_models import MODELS
 from npufw.fault_models.draws import Source
 from npufw.fault_models.spec import read_faults
+from npufw.fault_plan import plan_of
 from npufw.gates.subject import load_subject
 
 
@@ -51,6 +53,7 @@ def test_a_file_says_what_the_short_form_says(tmp_path: Path) -> None:
         ("ddr-read:nth=1.5", "nth is '1.5'"),
         ("ddr-read:nth=1,forever=maybe", "forever is 'maybe': expected yes, no"),
         ("none.toml", "cannot be read"),
+        ("heat:celsius=151", "celsius is '151': expected number, -55 to 150 degC"),
     ],
 )
 def test_a_wrong_spec_is_named_with_what_was_expected(spec: str, text: str) -> None:
@@ -68,6 +71,13 @@ def test_a_wrong_spec_is_named_with_what_was_expected(spec: str, text: str) -> N
         ("[[fault]]\nrate = 1.0\n", "there is no model"),
         ('[[fault]]\nmodel = "flips"\nrate = true\n', "rate is True"),
         ("[[fault]]\nmodel = 'flips'\nrate = 0.1\n[more]\n", "and nothing else"),
+        ("fault = []\n", "expected [[fault]] tables"),
+        ("[[fault]]\nmodel = 'flips'\nrate = 1" + "0" * 400, "expected number, 0 to 1"),
+        ("[[fault]]\nmodel = 'flips'\nrate = 1" + "0" * 5000, "no TOML"),
+        ("[[fault]]\nmodel = 'flips'\nrate = 0x1" + "0" * 5000, "rate is a number too long"),
+        ("a = " + "[" * 5000, "no TOML: nested too deeply"),
+        ("a" + ".a" * 50_000 + " = 1", "no TOML: line 1 has more than 64 dots"),
+        ("[[fault]]\nmodel = 'heat'\nmode = 'trace'\nfile = 'a,b'", "a comma begins the next"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_was_expected(
@@ -110,3 +120,44 @@ def test_a_bell_has_mean_0_and_deviation_1() -> None:
     drawn = Source(1).bell(100_000)
     assert abs(drawn.mean()) < 0.02
     assert abs(drawn.std() - 1) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("specs", "text"),
+    [
+        (["heat:celsius=25", "heat:celsius=110"], "heat is given 2 times: a chip has one"),
+        (["die:seed=1", "die:seed=1"], "die is given 2 times"),
+        (["heat", "sensor:start=1", "sensor:start=2"], "sensor is given 2 times"),
+        (["sensor:fault=nan"], "sensor: does nothing without --fault heat"),
+        (["fuse:bit=9"], "fuse: does nothing without --die"),
+        (["fuse-read:nth=1"], "fuse-read: does nothing without --die"),
+    ],
+)
+def test_faults_of_which_one_would_be_left_out_are_refused(specs: list[str], text: str) -> None:
+    """Of two temperatures the reloader would read one, and the other go on unseen."""
+    with pytest.raises(FirmwareError, match="--fault") as refused:
+        plan_of(specs, [])
+    assert text in str(refused.value)
+
+
+def test_what_replays_a_plan_has_every_option_as_a_shell_takes_it() -> None:
+    specs = ["heat:mode=trace,file=a trace.toml", "die:seed=3"]
+    plan = plan_of(specs, ["ripple"], "die 3.fuses")
+    words = shlex.split(plan.replay())
+    given = [words[i + 1] for i, word in enumerate(words) if word == "--fault"]
+    assert plan_of(given, ["ripple"], words[-1]) == plan
+    assert words[-4:] == ["--without", "ripple", "--die", "die 3.fuses"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("flips:rate=1e-5,space=ddr,op=r4", "in ddr all is hit"),
+        ("flips:rate=1e-5,space=ddr,region=weights", "in ddr all is hit"),
+        ("heat:mode=trace", "mode trace needs file"),
+    ],
+)
+def test_a_field_that_would_be_ignored_is_refused(spec: str, text: str) -> None:
+    (fault,) = read_faults([spec])
+    with pytest.raises(FirmwareError, match=text):
+        fault.hook(load_subject().image)

@@ -25,7 +25,15 @@ from npufw.fault_plan import plan_of
 from npufw.faults import Hook, Machine, Moment, Outcome, Phase
 from npufw.perf import profile, profile_at
 from npufw.selftest import generated_inputs
-from npufw.thermal import Activity, Junction, Regulator, late_bits, late_chances, timeline_with
+from npufw.thermal import (
+    EXTREMES_C,
+    Activity,
+    Junction,
+    Regulator,
+    late_bits,
+    late_chances,
+    timeline_with,
+)
 from tests.builders import EDGE
 
 SEED = 20_261_201
@@ -105,10 +113,27 @@ def test_a_trace_is_read_from_csv_or_refused(tmp_path: Path) -> None:
     trace = read_trace(path)
     trace.pass_time(5, Activity(macs=0, ddr_bytes=0, cycles=1), 1e9)
     assert trace.celsius == 35
-    for bad in ("", "1,2,3\n", "a,b\n", "5,1\n4,1\n", "0,nan\n"):
+    for bad in ("", "1,2,3\n", "a,b\n", "5,1\n4,1\n", "0,nan\n", "0,151\n", "0,-1e308\n",
+                "\0\n", "0," + "2" * 200_000):  # fmt: skip
         path.write_text(bad, encoding="utf-8")
-        with pytest.raises(ValueError, match=r"seconds,celsius|numbers"):
+        with pytest.raises(ValueError, match=r"seconds,celsius|numbers|-55 to 150"):
             read_trace(path)
+    path.write_bytes(b"\xff\xfe0,25\n")
+    with pytest.raises(ValueError, match="seconds,celsius"):
+        read_trace(path)
+
+
+def test_leakage_that_feeds_on_its_own_heat_ends_at_the_hottest_and_is_refused() -> None:
+    """Nothing overflows, and the reloader believes what a live chip can be."""
+    junction = Junction(ambient_c=150, celsius=25)
+    assert junction.pass_time(86_400, 10.0) == EXTREMES_C[1]
+    image = image_of("conv")
+    for celsius in (125.2, EXTREMES_C[1]):
+        heat = Heat(image, Constant(celsius))
+        engine = Engine(image, hooks=(heat, reloader(heat, image)))
+        with pytest.raises(AbiError) as refused:
+            engine.run(generated_inputs(image))
+        assert refused.value.code is ErrorCode.TOO_HOT
 
 
 # --- runs ---------------------------------------------------------------------------------------
