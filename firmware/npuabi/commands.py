@@ -19,7 +19,7 @@ from npuabi.errors import AbiError
 from npuabi.target import TargetError
 from npuabi.text import visible
 
-__all__ = ["CommandGroup", "Refusal"]
+__all__ = ["CommandGroup", "RealFile", "Refusal"]
 
 
 class Refusal(click.ClickException):
@@ -30,6 +30,16 @@ class Refusal(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the message alone."""
         click.echo(visible(self.format_message()), file=file, err=file is None)
+
+
+class RealFile(click.Path):
+    """A file that is read and written again: the standard streams, ``-``, are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse ``-``; see click."""
+        if value == "-":
+            self.fail("a file is needed, - is none", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class CommandGroup(click.Group):

@@ -6,11 +6,13 @@ import json
 
 import click
 
+from npuabi.commands import RealFile
+
 __all__ = ["calibrate"]
 
 
 @click.command()
-@click.argument("efuse", type=click.Path())
+@click.argument("efuse", type=RealFile())
 @click.option("--die", "seed", type=click.IntRange(0, (1 << 48) - 1), required=True, metavar="SEED",
               help="Which die to emulate.")  # fmt: skip
 @click.option("--spread", type=click.Choice(["uniform", "normal", "corners"]), default="uniform",

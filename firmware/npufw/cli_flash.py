@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuabi.commands import RealFile
+
 if TYPE_CHECKING:
     from npufw.flash.commands import Bench
     from npufw.flash.update import Booted
 
 __all__ = ["flash"]
 
-_IMAGE = click.argument("image", type=click.Path())
+_IMAGE = click.argument("image", type=RealFile())
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _TARGET = click.option(
     "--target", default="edge", show_default=True, help="Target of the device: name or TOML file."

@@ -8,11 +8,13 @@ import os
 
 import click
 
+from npuabi.commands import RealFile
+
 __all__ = ["fuse", "keygen"]
 
 
 @click.command()
-@click.argument("key", type=click.Path())
+@click.argument("key", type=RealFile())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def keygen(key: str, as_json: bool) -> None:
     """Make a signing key, KEY and KEY.pub; print the hash to fuse.
@@ -35,8 +37,12 @@ def keygen(key: str, as_json: bool) -> None:
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     private, public = make_key()
     digest = key_hash_of_file(public).hex()
-    write_atomically(key, private, new_mode=0o600)
     write_atomically(public_path, public)
+    try:
+        write_atomically(key, private, new_mode=0o600)
+    except OSError:
+        os.unlink(public_path)  # half a pair would be in the way of the next try
+        raise
     if as_json:
         found = {"schema": 1, "key": key, "public_key": public_path, "hash": digest}
         click.echo(json.dumps(found, indent=2))
@@ -46,7 +52,7 @@ def keygen(key: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("efuse", type=click.Path())
+@click.argument("efuse", type=RealFile())
 @click.argument("key", type=click.Path())
 @click.option("--target", default="edge", show_default=True, help="Target: name or TOML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -207,7 +207,7 @@ def run_blob(
         notes=notes,
         events=engine.log,
         faults=plan.lines(),
-        replay="" if plan.plain else plan.replay(),
+        replay=plan.replay() if plan.faults or engine.log else "",
         surcharge=engine.surcharge,
         met=_met(engine),
         met_lines=tuple(line for hook in engine.hooks for line in hook.report_lines()),
@@ -271,7 +271,7 @@ def _eval_report(accuracy: Accuracy, engine: Engine, plan: FaultPlan) -> EvalRep
     return EvalReport(
         accuracy=accuracy,
         faults=plan.lines(),
-        replay="" if plan.plain else plan.replay(),
+        replay=plan.replay() if plan.faults or engine.log else "",
         surcharge=engine.surcharge,
         events=engine.log,
     )

@@ -52,14 +52,17 @@ def parse_fault(text: str) -> BadCell:
     """Return a bad sector from ``KIND@SECTOR`` or ``KIND@SECTOR:OPERATION``. Raises ValueError."""
     kind, _, place = text.partition("@")
     sector, _, since = place.partition(":")
-    return BadCell(
+    cell = BadCell(
         defect=Defect(kind.replace("-", "_")), sector=int(sector), since=int(since or "0")
     )
+    if cell.since < 0:
+        raise ValueError(text)
+    return cell
 
 
 def init(path: str, slot_kib: int, *, force: bool) -> dict[str, Any]:
     """Write an image that is erased everywhere. Raises OSError where there is a file already."""
-    if not force and path != "-" and os.path.lexists(path):
+    if not force and os.path.lexists(path):
         raise OSError(errno.EEXIST, f"{os.strerror(errno.EEXIST)}; --force erases it", path)
     device = blank_device(-(-slot_kib * 1024 // SECTOR_BYTES))
     write_image(path, device)

@@ -23,6 +23,10 @@ __all__ = ["read_image", "write_image"]
 
 _HEX = (".hex", ".ihex", ".ihx")
 _MAX_BYTES = (1 << 31) + (1 << 20)
+_MAX_HEX_BYTES = 1 << 28
+"""A line of Intel HEX can name any address: a short file must not ask for gigabytes."""
+
+_END = b":00000001FF"
 _ERASED = 0xFF
 _STEP = 16
 """Bytes of a line of Intel HEX; a line that is all erased is left out."""
@@ -55,19 +59,27 @@ def _intelhex() -> Any:
 
 def _from_hex(raw: bytes) -> bytes:
     intelhex = _intelhex()
+    if not raw.rstrip().upper().endswith(_END):
+        raise FirmwareError(ErrorCode.FLASH_IMAGE, "Intel HEX that does not end in its last record")
     image = intelhex.IntelHex()
     try:
         image.loadhex(io.StringIO(raw.decode("ascii")))
         last = image.maxaddr()
     except (intelhex.IntelHexError, UnicodeDecodeError) as error:
         raise FirmwareError(ErrorCode.FLASH_IMAGE, f"no Intel HEX: {error}") from error
-    if last is None or last >= _MAX_BYTES:
-        raise FirmwareError(ErrorCode.FLASH_IMAGE, "Intel HEX without data, or with too much")
-    image.padding = _ERASED
-    return bytes(image.tobinarray(start=0, end=last))
+    if last is None or last >= _MAX_HEX_BYTES:
+        detail = f"Intel HEX without data, or with more than {_MAX_HEX_BYTES} bytes"
+        raise FirmwareError(ErrorCode.FLASH_IMAGE, detail)
+    found = np.full(last + 1, _ERASED, np.uint8)
+    for start, end in image.segments():
+        found[start:end] = np.frombuffer(image.gets(start, end - start), np.uint8)
+    return found.tobytes()
 
 
 def _to_hex(raw: bytes) -> bytes:
+    if len(raw) > _MAX_HEX_BYTES:
+        text = f"Intel HEX holds at most {_MAX_HEX_BYTES} bytes here, the image has {len(raw)}"
+        raise Refusal(f"error: {text}; name a file of raw bytes")
     image = _intelhex().IntelHex()
     whole = len(raw) // _STEP * _STEP
     lines = np.frombuffer(raw[:whole], np.uint8).reshape(-1, _STEP)

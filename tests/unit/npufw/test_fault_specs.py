@@ -135,9 +135,8 @@ def test_a_bell_has_mean_0_and_deviation_1() -> None:
 )
 def test_faults_of_which_one_would_be_left_out_are_refused(specs: list[str], text: str) -> None:
     """Of two temperatures the reloader would read one, and the other go on unseen."""
-    with pytest.raises(FirmwareError, match="--fault") as refused:
+    with pytest.raises(FirmwareError, match=text):
         plan_of(specs, [])
-    assert text in str(refused.value)
 
 
 def test_what_replays_a_plan_has_every_option_as_a_shell_takes_it() -> None:

@@ -117,6 +117,8 @@ def test_what_the_firmware_refuses_is_not_written(tmp_path: Path) -> None:
             1,
             "no sector 33: the chip has 33",
         ),
+        (("write", "{image}", BLOB, "--fault", "read-error@3:-1"), 2, "--fault KIND@SECTOR"),
+        (("boot", "-"), 2, "a file is needed"),
         (("status", BLOB), 1, "flash_image (0x64)"),
         (("status", "{image}.gone"), 1, "No such file"),
         (("boot", "{image}"), 1, "no_bootable_slot (0x67)"),
@@ -136,12 +138,26 @@ def test_a_mistake_ends_with_one_message(
     assert image.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "text", "empty"])
+FAR = ":0200000401FEFB\n:10FFF0000000000000000000000000000000000001\n"
+
+
+@pytest.mark.parametrize("damage", ["cut", "lines", "behind", "twice", "far", "text", "empty"])
 def test_damaged_intel_hex_is_refused(tmp_path: Path, damage: str) -> None:
+    """A line far away is refused at once: what lies between is not gone through."""
     image = tmp_path / "device.hex"
     done("init", image, "--slot", "16")
     text = image.read_text()
-    image.write_text({"cut": text[: len(text) // 2], "text": "hello\n", "empty": ""}[damage])
+    lines = text.splitlines(keepends=True)
+    damaged = {
+        "cut": text[: len(text) // 2],
+        "lines": "".join(lines[:-1]),
+        "behind": text + lines[0],
+        "twice": lines[0] + text,
+        "far": FAR + lines[-1],
+        "text": "hello\n",
+        "empty": "",
+    }
+    image.write_text(damaged[damage])
     result = flash("status", image)
     assert (result.exit_code, "flash_image (0x64)" in result.stderr) == (1, True), result.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -49,6 +50,17 @@ def test_a_key_is_secret_and_never_overwritten(key: Path) -> None:
     assert key.read_bytes() == before
     key.unlink()
     assert run("npufw", "keygen", key).exit_code == 1, "the public key is still there"
+
+
+def test_half_a_pair_of_keys_is_never_left(tmp_path: Path, monkeypatch: Any) -> None:
+    assert run("npufw", "keygen", tmp_path / ("x" * 252)).exit_code == 1, "X.pub is too long"
+    assert not list(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    for arguments in (("keygen", "-"), ("calibrate", "-", "--die", "3"), ("fuse", "-", "x.pub")):
+        result = run("npufw", *arguments)
+        assert (result.exit_code, "a file is needed" in result.stderr) == (2, True)
+        assert result.stdout == ""
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_signed_blob_runs_is_verified_and_says_by_whom(tmp_path: Path, key: Path) -> None:
