@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from npuabi import __version__
 from npurt.buffers import Leak
 from npurt.errors import (
     DeadlineMissed,
@@ -39,4 +40,5 @@ __all__ = [
     "ServiceClosed",
     "Session",
     "UnreleasedOutputs",
+    "__version__",
 ]
