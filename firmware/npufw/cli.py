@@ -393,6 +393,7 @@ def selftest(
     """
     from npuabi.errors import ErrorCode
     from npufw.cores import Cores
+    from npufw.defences.core_test import CORE_TEST
     from npufw.errors import FirmwareError
     from npufw.fault_plan import fault_lines
     from npufw.hostfiles import read_blob_file
@@ -400,7 +401,8 @@ def selftest(
     image = _boot(read_blob_file(blob), target, register)
     if core >= image.target.cores:
         raise click.UsageError(f"--core {core}: {image.target.name} has {image.target.cores} cores")
-    cores = Cores(image, {core: plan.hooks(image)}, register)
+    # The test itself is not to spare a core that it would take out.
+    cores = Cores(image, {core: plan.leaving_out(CORE_TEST).hooks(image)}, register)
     log = [event for engine in cores.engines for event in engine.log]
     if as_json:
         events = [event.as_dict() for event in log]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -60,6 +60,10 @@ class FaultPlan:
             return with_die(image, faults, die)
         except ValueError as error:
             raise FirmwareError(ErrorCode.FAULT_SPEC, f"--die {die}: {error}") from error
+
+    def leaving_out(self, name: str) -> FaultPlan:
+        """Return the plan without one more defence."""
+        return replace(self, without=frozenset({*self.without, name}))
 
     def lines(self) -> list[str]:
         """Return what replays the faults."""

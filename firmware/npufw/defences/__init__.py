@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from npufw.boot import Image
-from npufw.defences import calibration, low_jitter, reloader, ripple
+from npufw.defences import calibration, core_test, low_jitter, reloader, ripple
 from npufw.defences.base import Defence
 from npufw.faults import Hook
 
 __all__ = ["DEFENCES", "guarded"]
 
 DEFENCES: dict[str, Defence] = {
-    d.name: d for d in (reloader.DEFENCE, calibration.DEFENCE, ripple.DEFENCE, low_jitter.DEFENCE)
+    d.name: d
+    for d in (
+        core_test.DEFENCE,
+        reloader.DEFENCE,
+        calibration.DEFENCE,
+        ripple.DEFENCE,
+        low_jitter.DEFENCE,
+    )
 }
 """Every defence by the name that ``--without`` takes."""
 

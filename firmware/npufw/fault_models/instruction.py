@@ -22,10 +22,14 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class StuckInstruction(Hook):
-    """*opcode* writes *bit* of every 16th element as *value*."""
+    """*opcode* writes *bit* of every 16th element as *value*.
+
+    Nothing more happens once the core is ``taken_out``: then another one runs.
+    """
 
     def __init__(self, opcode: Opcode, *, bit: int, lane: int, value: int) -> None:
         self.opcode, self.bit, self.lane, self.value = opcode, bit, lane, value
+        self.taken_out = False
 
     @property
     def text(self) -> str:
@@ -38,7 +42,7 @@ class StuckInstruction(Hook):
         step = moment.step
         if moment.phase is Phase.LOADED:
             machine.note("instruction", moment, Outcome.INJECTED, self.text)
-        if moment.phase is not Phase.TOA_WRITTEN or step is None:
+        if moment.phase is not Phase.TOA_WRITTEN or step is None or self.taken_out:
             return
         keeps_sums = step.toa.unit is Unit.MAC and not step.toa.flags & ToaFlag.WRITE
         if step.toa.opcode is not self.opcode or keeps_sums:
@@ -64,7 +68,7 @@ def _make(image: Image, values: Values) -> StuckInstruction:
 INSTRUCTION = FaultModel(
     name="instruction",
     title="the core computes one instruction wrongly: a bit of a lane is stuck",
-    gate="known-answer test",
+    gate="core-test",
     fields=(SEED,),
     make=_make,
     example="instruction:seed=3",

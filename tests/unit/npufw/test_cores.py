@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -123,3 +124,27 @@ def test_the_command_tests_every_core_and_says_which_go_on(tmp_path: Any) -> Non
     assert "core 2: " in bad.output
     assert "cores 0, 1 go on" in bad.output
     assert run(main, ["selftest", str(blob), "--core", "3"]).exit_code == 2
+
+
+def test_a_run_goes_to_the_next_core_when_the_first_one_fails_its_test(tmp_path: Any) -> None:
+    blob = tmp_path / "digits.bin"
+    blob.write_bytes(SUBJECT.raw)
+
+    def run(*options: str) -> dict[str, Any]:
+        done = CliRunner().invoke(main, ["run", str(blob), *options, "--json"])
+        assert done.exit_code == 0, done.output
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    plain = run()["outputs"]
+    spec = next(
+        f"instruction:seed={seed}"
+        for seed in range(60)
+        if Cores(IMAGE, {0: [INSTRUCTION.make(IMAGE, {"seed": seed})]}).out
+    )
+    bad = run("--fault", spec, "--without", "core-test")
+    assert bad["outputs"] != plain
+    good = run("--fault", spec)
+    assert good["outputs"] == plain
+    assert [e["outcome"] for e in good["events"]] == ["injected", "detected", "repaired"]
+    assert "core 1 runs" in good["events"][-1]["text"]
