@@ -95,10 +95,12 @@ def compiled(case: Case, **changes: Any) -> Built:
         limit = options.sram_limit_kib
         if OVER_BUDGET not in error.diagnostics[0].text:
             raise
-        if limit is None or limit > 100:
+        if limit is None:
             if options.target != "tiny":
                 raise
             return compiled(case, **{**changes, "target": "edge"})
+        if limit > 100:
+            return compiled(case, **{**changes, "sram_limit_kib": None})
         return compiled(case, **{**changes, "sram_limit_kib": limit * 2})
     return Built(case, options, made, boot(made.blob, made.target))
 
