@@ -126,15 +126,16 @@ class HostTensor:
 
 
 def lent_tensor(pool: BufferPool, port: Port, runs: int, row_pitch: int) -> HostTensor:
-    """Return a tensor for *runs* batches of *port* in a block of *pool*, laid out as the device's.
+    """Return a tensor of zeros for *runs* batches of *port* in a block of *pool*, as the device's.
 
-    Raises MemoryError.
+    What another job left in the block is nobody's business. Raises MemoryError.
     """
     strides = _strides(port, runs, row_pitch)
     shape = port.shape_of(runs)
     reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
     block = pool.lend(reach + port.tensor.dtype.size)
     array = block.array(shape, port.tensor.dtype.numpy, strides)
+    array[...] = 0
     return HostTensor(port.name, array, lease=(pool, block))
 
 

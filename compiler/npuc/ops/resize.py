@@ -255,7 +255,7 @@ def _scaled(dim: int | None, scale: float) -> tuple[int | None, Fraction]:
     exact = Fraction(float(near))
     if dim is None:
         return None, exact
-    result = int(product)
+    result = int(product) if dim else 0
     if dim and np.float32(result / dim) == near:
         return result, Fraction(result, dim)
     return result, exact

@@ -157,6 +157,17 @@ def test_wrapped_memory_is_read_where_it_lies_if_it_can_be_and_says_why_not() ->
         assert service.memory().host_lent == 0
 
 
+def test_a_tensor_shows_nothing_of_who_had_its_memory_before() -> None:
+    model = served("dense")
+    with Service(cores=1, test_every=0) as service:
+        for _ in range(2):
+            tensor = service.tensor(model.blob, "x")
+            with tensor.map() as array:
+                assert not array.any()
+                array[...] = np.nan
+            tensor.release()
+
+
 def test_a_cancelled_job_gives_its_tensors_back() -> None:
     model, gate = served("dense"), Gate()
     with Service(cores=1, faults={0: [gate]}, test_every=0) as service:

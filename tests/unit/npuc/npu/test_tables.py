@@ -39,15 +39,20 @@ def task_of(kind: type[Task], source: Dims, tables: list[Table], layout: Layout)
     return kind(operands, {"kernel": kernel})
 
 
-def drawn_box(data: st.DataObject, dims: tuple[int, ...]) -> Box:
-    """Return one of the boxes of a cut: it starts at a multiple of its size, bricks whole."""
-    box = Box((0, 0, 0, 0), (1, 1, 1, 1))
+def drawn_box(data: st.DataObject, dims: tuple[int, ...]) -> tuple[Box, Dims]:
+    """Return one of the boxes of a cut, which starts at a multiple of the cut's sizes, and these.
+
+    Bricks are whole; the last box of a dim may be smaller than the cut's size.
+    """
+    box, sizes = Box((0, 0, 0, 0), (1, 1, 1, 1)), list[int]()
     for dim, extent in enumerate(dims):
         grain = 16 if dim == 1 else 1
         size = grain * data.draw(st.integers(1, max(1, extent // grain)))
         start = size * data.draw(st.integers(0, (extent - 1) // size))
         box = box.along(dim, start, min(size, extent - start))
-    return box
+        sizes.append(min(size, extent))
+    n, c, h, w = sizes
+    return box, (n, c, h, w)
 
 
 def own_tables(task: Task, box: Box, forms: list[tuple[int, int]]) -> list[np.ndarray[Any, Any]]:
@@ -75,13 +80,13 @@ def test_a_stripe_of_a_remap_takes_the_same_elements(data: st.DataObject) -> Non
         for dim, extent in enumerate(source)
     ]  # fmt: skip
     task = task_of(Remap, source, tables, layout)
-    box = drawn_box(data, task.output.tensor.dims)
+    box, sizes = drawn_box(data, task.output.tensor.dims)
     reach = reach_of(task, box).box
     for dim, own in enumerate(own_tables(task, box, [(d, 1) for d in range(4)])):
         whole = tables[dim].positions[0, box.start[dim] :][: box.size[dim]]
         back = np.where(own[0] == NOWHERE, NOWHERE, own[0] + reach.start[dim])
         assert back.tolist() == whole.tolist()
-        assert own.max() < reach.size[dim] <= largest_reach(task, box.size)[dim]
+        assert own.max() < reach.size[dim] <= largest_reach(task, sizes)[dim]
         assert 0 <= reach.start[dim] <= reach.start[dim] + reach.size[dim] <= source[dim]
     assert stripe_params(task, box, reach).size == params_bytes(task, box.size)
     if layout is Layout.NCHW16C:
@@ -99,7 +104,7 @@ def test_a_stripe_of_a_resize_weighs_the_same_elements(data: st.DataObject) -> N
         positions = rng.integers(0, source[dim], shape).astype(np.int32)
         tables.append(Table(dim, positions, rng.integers(-99, 99, shape).astype(np.int32)))
     task = task_of(Resize, source, tables, Layout.NCHW16C)
-    box = drawn_box(data, task.output.tensor.dims)
+    box, sizes = drawn_box(data, task.output.tensor.dims)
     reach = reach_of(task, box).box
     forms = [(t.dim, len(t.positions)) for t in tables for _ in range(2)]
     found = own_tables(task, box, forms)
@@ -109,7 +114,7 @@ def test_a_stripe_of_a_resize_weighs_the_same_elements(data: st.DataObject) -> N
         assert (back == table.positions[:, part]).all()
         assert table.weights is not None
         assert (found[2 * index + 1] == table.weights[:, part]).all()
-        assert reach.size[table.dim] <= largest_reach(task, box.size)[table.dim]
+        assert reach.size[table.dim] <= largest_reach(task, sizes)[table.dim]
     assert (reach.start[1], reach.size[1]) == (box.start[1], box.size[1])
 
 
