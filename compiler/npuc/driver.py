@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from npuabi.bands import band_sets
 from npuabi.container import write_blob
@@ -100,7 +101,7 @@ def compile(
     *,
     after: After | None = None,
     progress: Progress = silent,
-    **changes: object,
+    **changes: Any,
 ) -> Compilation:
     """Compile the graph text at *model*.
 
@@ -108,7 +109,7 @@ def compile(
     it left, *progress* with passes and samples as they are done. Raises CompileError, TargetError
     for a bad target, OSError when the file cannot be read.
     """
-    chosen = replace(options or Options(), **changes)  # type: ignore[arg-type]
+    chosen = replace(options or Options(), **changes)
     source = load_source(model)
     with source.shown():
         graph = parse(source)

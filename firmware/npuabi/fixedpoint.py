@@ -26,6 +26,7 @@ __all__ = [
     "INT32_MIN",
     "MAX_SHIFT",
     "MIN_SHIFT",
+    "MOST_TERMS",
     "AddParameters",
     "SoftmaxParameters",
     "add_parameters",
@@ -65,6 +66,8 @@ ADD_LEFT_SHIFT = 20
 """Headroom in bits of an int8 ADD's operands (LiteRT)."""
 ADD_LEFT_SHIFT_16 = 15
 """The same of an int16 ADD."""
+MOST_TERMS = 4095
+"""Terms of a softmax on codes, each at most 1, whose Q12.19 sum int32 holds (gemmlowp)."""
 
 _EVEN_MAX = 2.0**31 - 128
 _NARROW_LIMIT, _NARROW_MAX = 0x7FFF0000, 0x7FFF

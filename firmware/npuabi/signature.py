@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 from npuabi.container import write_blob
@@ -166,10 +167,8 @@ def _message(program: Program, version: int, public: bytes) -> bytes:
 
 
 def _require() -> None:
-    try:
-        import cryptography  # noqa: F401
-    except ImportError as error:
-        raise _refusal(ErrorCode.NO_CRYPTOGRAPHY, "no key can be used") from error
+    if find_spec("cryptography") is None:
+        raise _refusal(ErrorCode.NO_CRYPTOGRAPHY, "no key can be used")
 
 
 def _refusal(code: ErrorCode, detail: str) -> AbiError:

@@ -218,14 +218,13 @@ class Engine:
         self._binder.sums.values = None
         if self.observe is not None or self._machine.hooks:
             self._execute_guarded()
-        elif self.pause is not None:
-            self._execute_pausing(self.pause)
         else:
             self._execute_plainly()
         self._runs += 1
 
     def _execute_plainly(self) -> None:
         pending: dict[int, NDArray[Any] | None] = {}
+        pause = self.pause
         for position, begins in self.events:
             call = self._calls[position]
             if begins:
@@ -234,18 +233,8 @@ class Engine:
             result = pending.pop(position)
             if result is not None:
                 call.write(result)
-
-    def _execute_pausing(self, pause: Callable[[], None]) -> None:
-        pending: dict[int, NDArray[Any] | None] = {}
-        for position, begins in self.events:
-            call = self._calls[position]
-            if begins:
-                pending[position] = call.compute()
-                continue
-            result = pending.pop(position)
-            if result is not None:
-                call.write(result)
-            pause()
+            if pause is not None:
+                pause()
 
     def _execute_guarded(self) -> None:
         hooks, machine = self._machine.hooks, self._machine

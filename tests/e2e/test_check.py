@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,9 +42,9 @@ def report(made: Compiled) -> Report:
     return report_of(run_levels(made, inputs.first))
 
 
-def broken(change: Change, *, tasks: bool, **options: object) -> Compiled:
+def broken(change: Change, *, tasks: bool, **options: Any) -> Compiled:
     """Return digits compiled and then changed: in the blob, and with *tasks* before it too."""
-    made = compiled(DIGITS, Options(**options))  # type: ignore[arg-type]
+    made = compiled(DIGITS, Options(**options))
     program = change(made.compilation.program)
     kept = program if tasks else made.compilation.program
     changed = replace(made.compilation, program=kept, blob=write_blob(program))

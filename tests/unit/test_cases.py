@@ -1,7 +1,7 @@
 """Where each case that others met has its test; the test of every case named here exists.
 
-The numbers are those of the project's list of small inputs with right values. Cases about ONNX and
-TFLite files and the runtime come with those parts.
+The numbers are those of the project's list of small inputs with right values. C13 and C36 are about
+ONNX files and come with that part.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ CASES: dict[str, tuple[str, str]] = {
             "test_a_depthwise_channel_a_thousand_times_smaller_is_noted"),
     "C34": ("e2e/test_cases_text.py", "test_c34_slopes_below_zero_are_kept"),
     "C35": ("unit/npuc/frontend/test_constants.py", "test_links_that_leave_the_folder_are_refused"),
+    "C37": ("unit/npurt/test_service.py",
+            "test_inputs_that_do_not_fit_are_refused_before_they_wait"),
+    "C38": ("e2e/test_npurt_threads.py",
+            "test_thirty_models_and_one_long_job_load_the_cores_evenly"),
+    "C39": ("unit/npurt/test_soak.py", "test_every_kind_of_trouble_is_met_and_survived"),
     "C40": ("unit/npufw/test_allocator.py",
             "test_c40_freeing_all_in_any_order_gives_the_first_blocks_back"),
     "C41": ("unit/npuc/frontend/test_text.py", "test_values_and_ops_have_names_of_their_own"),

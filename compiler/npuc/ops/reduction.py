@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from npuabi.enums import DType, Layout
+from npuabi.enums import DType, Layout, Rounding
 from npuabi.fixedpoint import real_words
 from npuabi.geometry import LANES, device_dims
 from npuc.ir.core import Array, AttrKind, Op, Value, attr
@@ -23,7 +23,7 @@ from npuc.npu.tasks import Reduce, buffer_type
 from npuc.ops.limits import COMMON
 from npuc.ops.quantised import check_results, is_quantised, require_activation, require_dtypes
 from npuc.ops.shapes import Shape, device_axis, flag, normalise_axis
-from npuc.reductions import Reduction, reduced_factor, sums_are_wide
+from npuc.reductions import Reduction, reduced_codes, reduced_factor, sums_are_wide
 
 __all__ = ["AXES", "KEEPDIMS", "NOOP", "ReduceOp"]
 
@@ -86,6 +86,15 @@ class ReduceOp(Op):
         """Check types and parameters."""
         check_results(self)
         require_activation(self.x, self.result)
+
+    def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
+        """Return the sums, or the means."""
+        x = np.asarray(operands[0])
+        if is_quantised(self.x):
+            codes = reduced_codes(x, self.reduced, self.reduction(), rounding, self.x.tensor.dtype)
+            return (self.shaped(codes),)
+        real = np.mean if self.MEAN else np.sum
+        return (self.shaped(real(x.astype(np.float64), axis=self.reduced, keepdims=True)),)
 
     def stacks(self) -> bool:
         """Return whether dim 0 is neither reduced nor dropped."""

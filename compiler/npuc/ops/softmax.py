@@ -12,20 +12,13 @@ import numpy as np
 
 from npuabi.enums import DType, Rounding
 from npuabi.fixedpoint import softmax_parameters
-from npuc.ir.core import Array, AttrKind, Limit, Op, Value, attr, op, operand
-from npuc.ir.types import Quant, TensorType, Type
+from npuc.ir.core import Array, AttrKind, Value, attr, op, operand
+from npuc.ir.types import Quant
 from npuc.npu import tasks
 from npuc.npu.builder import Builder, float_params, op_params
 from npuc.ops.example import floats
-from npuc.ops.limits import COMMON
-from npuc.ops.quantised import (
-    check_results,
-    is_quantised,
-    quant_of,
-    require_activation,
-    require_dtypes,
-)
-from npuc.ops.shapes import device_axis, normalise_axis
+from npuc.ops.quantised import is_quantised, quant_of
+from npuc.ops.shares import Shares, terms_limit
 from npuc.reference import softmax_codes, softmax_table
 from npuc.softmax16 import RESULT_SCALE, input_multiplier, softmax16_codes, softmax16_tables
 
@@ -37,53 +30,18 @@ RESULT_QUANT = Quant.per_tensor(1 / 256, -128)
 WIDE_QUANT = Quant.per_tensor(RESULT_SCALE, 0)
 """Parameters of every int16 softmax's result."""
 
-_LEAST_SCALE = 2.0**-26
-
-
-_MOST_TERMS = 4095
-
-
-def _terms_fit(op: Softmax) -> bool:
-    extent = op.x.tensor.shape[normalise_axis(op.axis, op.x.tensor.rank)]
-    return extent is None or not is_quantised(op.x) or extent <= _MOST_TERMS
-
 
 @op("softmax")
-class Softmax(Op):
+class Softmax(Shares):
     """Normalise along axis; quantised in LiteRT's fixed point, by a float table for EVEN."""
 
-    LIMITS = (
-        *COMMON,
-        Limit(
-            f"softmax on codes runs over at most {_MOST_TERMS:,} elements", _terms_fit, "use fp16"
-        ),
-    )
-    ROWS = True
+    LIMITS = terms_limit("softmax")
+    TASK = tasks.Softmax
 
     FIXED: ClassVar[Mapping[DType, Quant]] = {DType.I8: RESULT_QUANT, DType.I16: WIDE_QUANT}
 
     x: Value = operand("any shape")
     axis: int = attr("the dim that sums to 1", AttrKind.INT, default=-1)
-
-    def infer(self) -> Sequence[Type]:
-        """Return the shape of the operand; quantised, with the fixed parameters."""
-        x = self.x.tensor
-        require_dtypes(self.x)
-        normalise_axis(self.axis, x.rank)
-        quant = self.FIXED.get(x.dtype)
-        return [TensorType(x.shape, x.dtype, quant, x.layout)]
-
-    def verify(self) -> None:
-        """Check the parameters."""
-        check_results(self)
-        require_activation(self.x, self.result)
-        if not is_quantised(self.x):
-            return
-        wanted, got = self.FIXED[self.x.tensor.dtype], self.result.tensor.quant
-        if got != wanted:
-            raise ValueError(f"the result has parameters {wanted}, got {got}")
-        if self.x.tensor.dtype is DType.I8 and quant_of(self.x).scale <= _LEAST_SCALE:
-            raise ValueError(f"the operand's scale is above 2^-26, got {quant_of(self.x).scale}")
 
     def reference(self, operands: Sequence[Array | None], rounding: Rounding) -> tuple[Array, ...]:
         """Return the shares."""
@@ -95,21 +53,8 @@ class Softmax(Op):
         powers = np.exp(real - real.max(axis=self.axis, keepdims=True, initial=-np.inf))
         return (powers / powers.sum(axis=self.axis, keepdims=True),)
 
-    def stacks(self) -> bool:
-        """Return whether axis is none of the samples."""
-        return normalise_axis(self.axis, self.x.tensor.rank) != 0
-
-    def lower(self, builder: Builder) -> None:
-        """Append a softmax task; the tables that it looks up are in its parameters."""
-        operands = [
-            builder.read(self.x),
-            builder.result_of(self.result),
-            self._params(builder),
-        ]
-        axis = device_axis(self.axis, self.x.tensor.rank)
-        builder.task(tasks.Softmax, self, operands, kernel=(axis, 0))
-
-    def _params(self, builder: Builder) -> Value:
+    def params(self, builder: Builder) -> Value:
+        """Return the parameters with their tables."""
         if not is_quantised(self.x):
             return builder.params(float_params())
         if self.x.tensor.dtype is DType.I16:

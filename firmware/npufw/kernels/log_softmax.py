@@ -39,6 +39,7 @@ from npufw.kernels.vector import (
     I32,
     NUMBERS,
     PLAIN,
+    axis_fits,
     head_only,
     one_dtype,
     same_dims,
@@ -48,8 +49,6 @@ __all__ = ["LOG_SOFTMAX"]
 
 Ints = NDArray[np.int64]
 
-_MAX_AXIS = 4095
-"""Terms that a Q12.19 sum holds."""
 _TABLE_WORDS = 1024
 _OUTPUT_SHIFT = 31 - 5 - 4
 _LOWEST_Q26 = -(1 << 31)
@@ -112,16 +111,6 @@ def _fixed(below: Ints, axis: int, params: OpParams, rounding: Rounding) -> Ints
     return np.where(shown, result, -255)
 
 
-def _axis(step: Step) -> Fault:
-    axis = step.toa.kernel[0]
-    if axis > 3:
-        return ErrorCode.BAD_WINDOW, f"kernel[0] is the axis, 0 to 3, got {axis}"
-    if step.input.dtype in CODES and step.input.dims[axis] > _MAX_AXIS:
-        text = f"axis {axis} of {dims_text(step.input)} has more than {_MAX_AXIS} elements"
-        return ErrorCode.BAD_DIMS, text
-    return None
-
-
 def _tables_fit(step: Step) -> Fault:
     tensor, words = step.operand("parameters"), HEAD_WORDS + _TABLE_WORDS
     if step.input.dtype in CODES and _by_tables(step) and tensor.dims[3] < words:
@@ -141,7 +130,7 @@ LOG_SOFTMAX = Kernel(
         operand_is("output", NUMBERS, ACTIVATIONS),
         one_dtype,
         same_dims,
-        _axis,
+        axis_fits,
         head_only,
         _tables_fit,
     ),

@@ -33,11 +33,11 @@ from npufw.kernels.layout import load
 from npufw.kernels.params import HEAD_WORDS, head
 from npufw.kernels.vector import (
     ACTIVATIONS,
-    CODES,
     EVERY,
     I32,
     NUMBERS,
     PLAIN,
+    axis_fits,
     head_only,
     one_dtype,
     same_dims,
@@ -47,8 +47,6 @@ __all__ = ["SOFTMAX"]
 
 Ints = NDArray[np.int64]
 
-_MAX_AXIS = 4095
-"""Terms that a Q12.19 sum holds."""
 
 _CODES = 256
 _ENTRIES = 513
@@ -144,16 +142,6 @@ def _table_fits(step: Step) -> Fault:
     return None
 
 
-def _axis(step: Step) -> Fault:
-    axis = step.toa.kernel[0]
-    if axis > 3:
-        return ErrorCode.BAD_WINDOW, f"kernel[0] is the axis, 0 to 3, got {axis}"
-    if step.input.dtype in CODES and step.input.dims[axis] > _MAX_AXIS:
-        text = f"axis {axis} of {dims_text(step.input)} has more than {_MAX_AXIS} elements"
-        return ErrorCode.BAD_DIMS, text
-    return None
-
-
 SOFTMAX = Kernel(
     opcode=Opcode.SOFTMAX,
     unit=Unit.VECTOR,
@@ -165,7 +153,7 @@ SOFTMAX = Kernel(
         operand_is("output", NUMBERS, ACTIVATIONS),
         one_dtype,
         same_dims,
-        _axis,
+        axis_fits,
         head_only,
         _table_fits,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuabi.enums import DType, Layout, Precision
 from npuabi.errors import ErrorCode
+from npuabi.fixedpoint import MOST_TERMS
 from npufw.kernels.base import Fault, Step, dims_text
 from npufw.kernels.params import HEAD_WORDS
 
@@ -18,6 +19,7 @@ __all__ = [
     "I32",
     "NUMBERS",
     "PLAIN",
+    "axis_fits",
     "broadcasts",
     "head_only",
     "one_dtype",
@@ -35,6 +37,17 @@ EVERY = frozenset(Precision)
 BRICKS = frozenset({Layout.NCHW16C})
 PLAIN = frozenset({Layout.NCHW})
 ACTIVATIONS = frozenset({Layout.NCHW, Layout.NHWC, Layout.NCHW16C})
+
+
+def axis_fits(step: Step) -> Fault:
+    """Rule: kernel[0] is a dim, which on codes has no more terms than a fixed-point sum holds."""
+    axis = step.toa.kernel[0]
+    if axis > 3:
+        return ErrorCode.BAD_WINDOW, f"kernel[0] is the axis, 0 to 3, got {axis}"
+    if step.input.dtype in CODES and step.input.dims[axis] > MOST_TERMS:
+        text = f"axis {axis} of {dims_text(step.input)} has more than {MOST_TERMS} elements"
+        return ErrorCode.BAD_DIMS, text
+    return None
 
 
 def head_only(step: Step) -> Fault:
