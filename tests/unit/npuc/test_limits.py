@@ -72,3 +72,15 @@ def test_data_beyond_float32_is_refused_at_the_graph(tmp_path: Path) -> None:
     wild = {"x": np.full((1, 4), 1e300)}
     text = refusal(tmp_path, relu("1x4"), calibrate=wild)
     assert "g.txt:1:7: error: %x overflows float32 on the calibration data" in text
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_a_softmax_on_codes_of_more_terms_than_its_sum_holds_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    text = f"graph @g(%x: {F32}) {{{{\n  %y = {name}(%x)\n  return %y\n}}}}\n"
+    told = refusal(tmp_path, text.format("1x4096"))
+    assert f"{name} on codes runs over at most 4,095 elements" in told
+    for dims, precision in (("1x4095", "int8"), ("1x4096", "fp16")):
+        (tmp_path / "g.txt").write_text(text.format(dims))
+        assert compile(tmp_path / "g.txt", calibrate="random", precision=precision).blob

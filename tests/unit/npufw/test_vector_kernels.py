@@ -333,6 +333,14 @@ def test_softmax_refuses_an_axis_that_is_none() -> None:
         softmax(np.zeros((1, 4, 1, 1), np.int8), 0.1, 4, Rounding.DOUBLE)
 
 
+def test_softmax_runs_over_as_many_terms_as_its_sum_holds_and_no_more() -> None:
+    """All terms are 1, the most that each can be: the Q12.19 sum of 4,095 does not wrap."""
+    most = softmax(np.zeros((1, 1, 1, 4095), np.int8), 0.1, 3, Rounding.DOUBLE)
+    assert (most == -128).all()
+    with pytest.raises(AbiError, match="has more than 4095 elements"):
+        softmax(np.zeros((1, 1, 1, 4096), np.int8), 0.1, 3, Rounding.DOUBLE)
+
+
 def test_parameters_without_their_head_are_refused() -> None:
     x = np.zeros((1, 4, 1, 1), np.int8)
     operands = {

@@ -55,6 +55,16 @@ def test_only_a_higher_priority_preempts_and_not_what_has_risen_as_far() -> None
     assert not aged.preempts(risen, 0)
 
 
+def test_an_urgent_job_that_may_not_run_on_a_core_lets_no_equal_one_take_it() -> None:
+    made = policy(job(1, 2))
+    running = made.pick(0, 0)
+    assert running is not None
+    made.submit(job(2, 2))
+    made.submit(job(3, 7, cores=frozenset({1})))
+    assert not made.preempts(running, 0)
+    assert made.preempts(running, 1)
+
+
 def test_a_preempted_job_returns_to_the_front_on_its_own_core() -> None:
     made = policy(job(1), job(2))
     first = made.pick(0, 0)
